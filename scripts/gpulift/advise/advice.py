@@ -12,10 +12,10 @@ from gpulift.ground.estimate import Estimate
 HELPS, HURTS, NO_CHANGE, UNDECIDED = "helps", "hurts", "no change", "undecided"
 UPPER_BOUND, ALREADY_ON, RESULT_DIFFERS = "upper bound", "already on", "result differs"
 OTHER_WORK, FAILED = "other work", "failed"
-NOT_APPLICABLE, NOT_TRIED = "not applicable", "not tried"
+NOT_SET, NOT_APPLICABLE, NOT_TRIED = "not set", "not applicable", "not tried"
 VERDICTS = (  # in the order of rows
     *(UPPER_BOUND, HELPS, ALREADY_ON, UNDECIDED, NO_CHANGE, HURTS, OTHER_WORK, RESULT_DIFFERS),
-    *(FAILED, NOT_APPLICABLE, NOT_TRIED),
+    *(FAILED, NOT_SET, NOT_APPLICABLE, NOT_TRIED),
 )
 
 

@@ -36,12 +36,17 @@ class Hello(Message, frozen=True):
 
 
 class Loader(Struct, frozen=True):
-    """The DataLoader of the training loop; its batch is unknown where a sampler makes it."""
+    """The DataLoader of the training loop; its batch is unknown where nothing tells it."""
 
     workers: int = 0
     prefetch: int | None = None
     pin_memory: bool = False
     batch: int | None = None
+    sampled: bool = False  # the script itself makes the batches
+    dealt: bool = True  # each of several workers would give items of its own
+    threaded: bool = False  # another thread reads it
+    batches: int | None = None  # of an epoch
+    starts_s: float = 0.0  # to the first batch of each epoch
 
 
 class Facts(Message, frozen=True):
@@ -57,6 +62,8 @@ class Facts(Message, frozen=True):
     cudnn_search: bool = False
     notes: tuple[str, ...] = ()
     hooks_s: float = 0.0  # what the probe itself takes of a step
+    host: dict[str, float] = {}  # what lines take of the step outside of torch
+    unset: str = ""  # why what it was told to change did not come about
 
 
 class Arm(Message, frozen=True):
@@ -124,6 +131,8 @@ class End(Message, frozen=True):
     """The process said all."""
 
     steps: Whole
+    asides: Whole = 0  # evaluations between steps
+    aside_s: float = 0.0  # of theirs for each step; 0 where none are known to come again
 
 
 KINDS: dict[str, type[Message]] = {

@@ -16,6 +16,7 @@ from gpulift.advise.advice import (
     HURTS,
     NO_CHANGE,
     NOT_APPLICABLE,
+    NOT_SET,
     NOT_TRIED,
     OTHER_WORK,
     RESULT_DIFFERS,
@@ -33,13 +34,19 @@ from gpulift.ground.estimate import Estimate
 
 ALL = Setting(TOGETHER, "all that help, together", "step")
 INPUT = "input: an infinitely fast loader"
+PERSISTENT = "persistent_workers, which start anew each epoch"
+THREADED = (
+    "another thread of the script reads the loader: its batches are not given again, and what a"
+    " step waits for them is not told apart"
+)
 WIDE = 0.1  # of an interval that tells nothing, on either side
 LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
+MUCH = 0.05  # of a step, that one line takes outside of torch
 SAID_NOTHING = "the process never imported torch"
 NO_STEPS = "the process ended ahead of its first measured step"
 NO_WINDOWS = "the process ended ahead of its windows"
 READS = "reads"  # the arm that leaves out waiting for values
-OTHER_NUMBERS = "other random numbers in other worker processes"
+OTHER_NUMBERS = "other random numbers, or another order, in other worker processes"
 
 
 @dataclass(frozen=True)
@@ -59,12 +66,12 @@ def advise(
     replays: Sequence[Process],
     turns: Sequence[Process],
     settings: Sequence[Setting],
-    together: Sequence[Process],
+    together_runs: Sequence[Process],
     cached: bool = True,
 ) -> Advice:
     """The answer of all processes that there are. A change is told to help or to hurt only where
     Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once."""
-    every = [*replays, *turns, *together]
+    every = [*replays, *turns, *together_runs]
     plain = [one for one in every if one.setting == BASELINE]
     live = [one for one in replays if one.steps_s] or [one for one in plain if one.steps_s]
     step = launches.over_values([launches.live_s(one) for one in live])
@@ -78,7 +85,10 @@ def advise(
     rounding = results.rounding(plain)
     trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    rows = [*_head_space(rest, cached_step), *judged]
+    rows = [*_head_space(rest, cached_step), *_restarts(live), *_host_lines(live), *judged]
+    together = _together(together_runs, winners(rows), rounding)
+    helping = [row for row in (together, *winners(rows)) if row and row.verdict == HELPS]
+    gains = [row.gain.mid for row in helping if row.gain]
     on_gpu = any(one.on_gpu for one in every)
     hello = next((one.hello for one in every if one.hello), None)
     return Advice(
@@ -92,10 +102,10 @@ def advise(
         bound=", ".join(_bounds(rest, replays if on_gpu else ())),
         probe_share=_probe_share(live),
         rows=tuple(rows),
-        together=_together(together, winners(rows), rounding),
+        together=together,
         do=tuple(_lines(rows, every, on_gpu)),
         not_tried=tuple(_not_tried(rows)),
-        notes=tuple(dict.fromkeys(_notes(rest, replays, plain))),
+        notes=tuple(dict.fromkeys((*_notes(rest, replays, plain), *_asides(live, gains)))),
     )
 
 
@@ -112,6 +122,40 @@ def _head_space(rest: Estimate | None, cached: Estimate | None) -> Iterator[Row]
         gain = Span.of(rest.inverse())
         why = "the most that any change of the input can bring"
         yield Row("input", INPUT, UPPER_BOUND, gain, cached.value, why=why)
+
+
+def _restarts(live: Sequence[Process]) -> Iterator[Row]:
+    """What is over where the workers of a loader go on from epoch to epoch."""
+    shares = [share for one in live if (share := launches.starts_share(one)) is not None]
+    if shares and median(shares) >= LITTLE:
+        gain = 1 / (1 - median(shares))
+        why = "the most that workers which go on can bring"
+        yield Row("persistent", PERSISTENT, UPPER_BOUND, Span(gain, None, None), why=why)
+
+
+def _host_lines(live: Sequence[Process]) -> Iterator[Row]:
+    """Lines that were seen in every process."""
+    shares = [one.facts.host for one in live if one.facts]
+    for line in shares[0] if shares else ():
+        share = median(every.get(line, 0.0) for every in shares)
+        if share >= MUCH:
+            gain, why = Span(1 / (1 - min(share, launches.MOST_INPUT)), None, None), "without it"
+            yield Row("host", f"work outside of torch at {line}", UPPER_BOUND, gain, why=why)
+
+
+def _asides(live: Sequence[Process], gains: Sequence[float]) -> Iterator[str]:
+    """What comes between steps, and what the best gain is where it stays."""
+    ends = [(one.ended, launches.live_s(one)) for one in live if one.ended and one.ended.asides]
+    shares = [end.aside_s / (end.aside_s + step_s) for end, step_s in ends if step_s]
+    if shares and not any(shares):
+        yield "an evaluation came between steps, and is no part of them"
+    elif shares:
+        share = median(one for one in shares if one)
+        took = f"evaluations between steps, no part of them, take {100 * share:.0f} % of the time"
+        if gains and gains[0] > 1:
+            whole = 1 / (share + (1 - share) / gains[0])
+            took += f": a step {gains[0]:.2f} times as fast is a training {whole:.2f} times as fast"
+        yield took
 
 
 def _arm_names(replays: Sequence[Process]) -> list[str]:
@@ -160,6 +204,12 @@ def _of_setting(
     if not pairs:
         return Trial(replace(row, verdict=NOT_TRIED, why="no process as it is beside it"))
     result = results.of_setting(pairs, setting.keeps, rounding, draws_anew)
+    items = [log for pair in pairs if (log := launches.items_log(*pair)) is not None]
+    # What a launcher passes on in a file of its own shows in the result alone.
+    if not setting.arguments or (result in results.SAME and not any(items)):
+        for one in own:
+            if one.facts and one.facts.unset:
+                return Trial(replace(row, verdict=NOT_SET, why=one.facts.unset))
     step = launches.over_values([launches.live_s(one) for one in own])
     row = replace(
         row,
@@ -170,7 +220,6 @@ def _of_setting(
         host_bytes=launches.memory_difference(pairs, "host_bytes"),
     )
     logs = [launches.paired_gain_log(*pair) for pair in pairs]
-    items = [log for pair in pairs if (log := launches.items_log(*pair)) is not None]
     if setting.keeps != "work" and not any(items):
         return _timed(_with_result(row, works=False), logs)
     if len(items) == len(logs):
@@ -298,6 +347,8 @@ def _notes(
     elif not all(null.bits for null in nulls):
         yield "the same step once more has other bits: the script is not deterministic"
     for one in (*replays, *plain):
+        if one.facts and one.facts.loader and one.facts.loader.threaded:
+            yield THREADED
         yield from one.facts.notes if one.facts else ()
         if why := _failure(one):
             yield f"a process of the command failed: {why}"

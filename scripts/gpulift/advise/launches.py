@@ -50,6 +50,17 @@ def rest_log(process: Process) -> float | None:
     return math.log(1 - (min(max(1 - replayed / live, 0), most) if process.on_gpu else most))
 
 
+def starts_share(process: Process) -> float | None:
+    """The share of an epoch that is over until workers that start anew give its first batch; None
+    where none do, or an epoch has no known end."""
+    facts, step_s = process.facts, live_s(process)
+    loader = facts.loader if facts else None
+    if facts is None or step_s is None or not (loader and loader.workers and loader.batches):
+        return None
+    epoch_s = loader.batches / facts.batches_per_step * step_s
+    return loader.starts_s / (loader.starts_s + epoch_s)
+
+
 def issued_share(process: Process) -> float | None:
     """The share of a step at whose end the host had issued all of it; None without a window."""
     windows = _windows(process, BASELINE)

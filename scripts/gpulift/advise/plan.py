@@ -31,6 +31,8 @@ NO_LOADER = "no DataLoader in the training loop"
 NO_WORKERS = "the loader has no workers"
 NO_CONVOLUTION = "no convolution ran"
 ON_PROCESSOR = "the script trains on the processor"
+SAMPLED = "a sampler or dataset of the script's own makes the batches"
+NOT_DEALT = "its dataset is iterable and does not deal its items out to workers"
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ def _of_input(seen: Seen) -> Iterator[Setting]:
         f"num_workers {loader.workers} -> {workers}",
         "bits",
         away,
+        "" if loader.dealt else NOT_DEALT,
         full if workers <= loader.workers else "",
         seen.ready,
         told={"loader": {"num_workers": workers}},
@@ -205,8 +208,10 @@ def _of_batch(seen: Seen) -> Iterator[Setting]:
     batch = seen.loader.batch if seen.loader else None
     unknown = "" if batch else "the loader tells no size of batches"
     for name, factor in BATCHES.items():
-        size = round((batch or 0) * factor)
+        size = int((batch or 0) * factor)
         label = f"batch {batch} -> {size}" if batch else name.replace("_", " ")
         small = "" if size else "a batch has one item"
-        why_not = ("" if seen.loader else NO_LOADER, unknown, small)
-        yield _setting(name, label, "work", *why_not, told={"batch_factor": factor})
+        sampled = SAMPLED if seen.loader and seen.loader.sampled else ""
+        why_not = ("" if seen.loader else NO_LOADER, sampled, unknown, small)
+        told = {"batch_factor": factor, "batch": size}
+        yield _setting(name, label, "work", *why_not, told=told)

@@ -194,7 +194,8 @@ def environment_of(
     made["PYTHONPATH"] = os.pathsep.join([str(INJECT), *([theirs] if theirs else [])])
     if not command.passes:
         made.setdefault("WANDB_MODE", "disabled")
-    return made | {PLAN: json.dumps({**plan, **setting.told}), SAID: str(said)}
+    ahead = {"environment": setting.environment, "arguments": setting.arguments}
+    return made | {PLAN: json.dumps({**plan, **ahead, **setting.told}), SAID: str(said)}
 
 
 def _with_end(ran: Ran, why: str, last_line: str) -> Process:

@@ -46,6 +46,7 @@ class Measured:
     together: list[Process] = field(default_factory=list)
     cached: bool = True  # whether replays had their batches at once
     interrupted: bool = False
+    hindered: str = ""  # why the command could not be started again
     code: int = 0
 
     @property
@@ -60,6 +61,10 @@ class Measured:
 
 class Interrupted(Exception):
     """While a process ran."""
+
+
+class Hindered(Exception):
+    """The command as it is, which ran before, cannot start."""
 
 
 def measure(
@@ -79,6 +84,8 @@ def measure(
             rounds.all_that_help()
     except (Interrupted, KeyboardInterrupt):
         rounds.measured.interrupted = True
+    except Hindered as error:
+        rounds.measured.hindered = str(error)
     return rounds.measured
 
 
@@ -193,6 +200,8 @@ class _Rounds:
             kept.append(ran.process)
         if ran.interrupted:
             raise Interrupted
+        if setting is AS_IT_IS and self._begun > 1 and ran.code and ran.process.hello is None:
+            raise Hindered(ran.why)
         return ran
 
     def _told(self, mode: str) -> dict[str, Any]:

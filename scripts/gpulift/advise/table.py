@@ -12,6 +12,7 @@ from gpulift.advise.advice import (
     ALREADY_ON,
     FAILED,
     NO_CHANGE,
+    NOT_SET,
     OTHER_WORK,
     RESULT_DIFFERS,
     UNDECIDED,
@@ -82,8 +83,8 @@ def _lines(advice: Advice) -> Iterator[str]:
     yield from _step(advice)
     rows = (*advice.rows, *([advice.together] if advice.together else []))
     for row in rows:
-        if row.verdict == FAILED:
-            yield f"failed: {row.label}: {row.why}"
+        if row.verdict in (FAILED, NOT_SET):
+            yield f"{row.verdict}: {row.label}: {row.why}"
     yield from _titled("note", advice.notes)
     yield from _titled("not tried", advice.not_tried)
     if any(row.gain for row in rows):

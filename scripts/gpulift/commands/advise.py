@@ -33,6 +33,10 @@ THROWN_AWAY = (
     " checkpoints too, is of no use, and takes the place of what was there: run it in a copy of its"
     " folder if that is wanted; Weights & Biases is off unless WANDB_MODE is set"
 )
+HINDERED = (
+    "the command cannot be started again, maybe by what a process of it left behind: it is stopped"
+    " within a step, and leaves out `finally` and `with`; the next"
+)
 
 
 def advise(
@@ -102,6 +106,8 @@ def advise(
     measured = _Shown(job, out, as_json, wide).of(asked)
     if measured.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if measured.hindered:
+        raise GpuliftError(f"{HINDERED}: {measured.hindered}", FAILED)
     if measured.code:
         raise GpuliftError(f"the command ended with code {measured.code}", FAILED)
 

@@ -184,6 +184,8 @@ def unhooked(monkeypatch: pytest.MonkeyPatch) -> None:
         (DataLoader, "__iter__"),
         (torch.autograd, "backward"),
         (torch.amp.GradScaler, "step"),
+        (nn.Module, "eval"),
+        (nn.Module, "train"),
     )
     for owner, name in patched:
         monkeypatch.setattr(owner, name, getattr(owner, name))

@@ -63,6 +63,8 @@ def main() -> None:
 
 def note() -> None:
     """What it was started with, and a child that would outlive it."""
+    if WAY == "locks":
+        (FOLDER / "lock").mkdir()
     child = subprocess.Popen(["sleep", "1000"])
     started = {"plan": PLAN, "arguments": sys.argv[3:], "child": child.pid, **os.environ}
     with (FOLDER / "started.jsonl").open("a", encoding="utf-8") as file:

@@ -68,4 +68,12 @@ def settings() -> dict[str, Any]:
         "functions": [vars(owner).get(name) for owner in patched for name in names],
         "stance": torch._dynamo.eval_frame._stance,
         "autocast": torch.is_autocast_enabled("cpu"),
+        "anomaly": [torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()],
+        "set_anomaly": torch.set_anomaly_enabled,
+        "deterministic": [
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory,
+            cudnn.deterministic,
+        ],
     }

@@ -7,8 +7,10 @@ import itertools
 import os
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -62,7 +64,7 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """With torch as it was behind it."""
     kind = torch.amp.GradScaler
     patched = ((DataLoader, "__iter__"), (torch.autograd, "backward"), (kind, "step"))
-    for owner, name in patched:
+    for owner, name in (*patched, (nn.Module, "eval"), (nn.Module, "train")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     monkeypatch.setattr(sys.modules["torch.optim.optimizer"], HOOKS, OrderedDict())
     watched = Watched()
@@ -450,6 +452,17 @@ def test_whoever_takes_no_step_is_not_given_batches_for_ever(watched: Watched) -
         assert [float(one) for (one,) in batches] == [0, 1, 2]
 
 
+def test_a_loader_that_is_made_for_each_epoch_is_replayed(watched: Watched) -> None:
+    model, dataset = Model(watched), TensorDataset(torch.arange(3.0))
+    given = []
+    for epoch in range(5):
+        watched.anchors.batches.notes, watched.anchors.batches.playing = epoch == 1, epoch == 3
+        for (batch,) in itertools.islice(DataLoader(dataset, shuffle=True), 3):
+            given += [float(batch)] if epoch in (1, 3) else []
+            model.step()
+    assert given[:3] == given[3:]
+
+
 def test_a_loader_without_a_length_is_replayed(watched: Watched) -> None:
     class Stream(IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:
@@ -542,3 +555,75 @@ def test_what_is_compiled_is_counted(watched: Watched, whole: bool) -> None:
     assert watched.text == "|" * 4
     assert watched.anchors.steps == 4
     assert watched.losses == [[0.0], [1.0], [2.0], [3.0]]
+
+
+def test_an_evaluation_every_few_steps_is_aside(watched: Watched) -> None:
+    model, own = Model(watched), nn.Linear(1, 1)
+    for step, _ in enumerate(loader(9)):
+        own.train()
+        model.step()
+        if step % 3 == 2:
+            own.eval()
+            time.sleep(0.01)
+    aside = watched.anchors.aside
+    assert [step for step, _ in aside.every] == [2, 5, 8]
+    assert aside.per_step_s() == (aside.every[1][1] + aside.every[2][1]) / 6 >= 0.01 / 3
+
+
+@pytest.mark.parametrize("by_loader", [True, False])
+def test_batches_without_gradients_are_aside_too(watched: Watched, by_loader: bool) -> None:
+    model, batches = Model(watched), loader(4)
+    for step, _ in enumerate(batches if by_loader else range(4)):
+        model.step()
+        if step in (1, 3):
+            with torch.no_grad():
+                for _ in loader(1):
+                    time.sleep(0.01)
+    assert [step for step, _ in watched.anchors.aside.every] == ([1, 3] if by_loader else [])
+
+
+def test_what_every_step_does_is_a_part_of_it(watched: Watched) -> None:
+    model, own = Model(watched), nn.Linear(1, 1)
+    for _ in loader(4):
+        own.train()
+        model.step()
+        own.eval()
+        time.sleep(0.002)
+    assert not watched.anchors.aside.every[1:]
+
+
+def test_a_part_that_always_evaluates_is_no_evaluation(watched: Watched) -> None:
+    model, own = Model(watched), nn.Linear(1, 1)
+    for _ in loader(6):
+        own.eval()
+        time.sleep(0.002)
+        model.step()
+    assert not watched.anchors.aside.every
+
+
+def test_a_loader_that_another_thread_reads(watched: Watched) -> None:
+    model, batches = Model(watched), loader(9)
+    queue: Any = Queue(1)
+    thread = threading.Thread(target=lambda: [queue.put(batch) for batch in batches])
+    thread.start()
+    for _ in range(9):
+        queue.get()
+        model.step()
+    thread.join()
+    assert (watched.anchors.by_loader, watched.anchors.source) == (False, batches)
+    for _ in batches:
+        model.step()
+        break
+    assert watched.anchors.by_loader
+
+
+def test_how_long_a_loader_takes_to_its_first_batch(watched: Watched) -> None:
+    class Slow(IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Any:
+            time.sleep(0.05)
+            return iter(range(3))
+
+    model = Model(watched)
+    for _ in DataLoader(Slow()):
+        model.step()
+    assert watched.anchors.start_s >= 0.05

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_probe import arms, flags, optimizers, switch  # noqa: E402
+from torch import nn  # noqa: E402
 
 from tests.advise.steps import named, seen, settings, state  # noqa: E402
 
@@ -19,7 +20,15 @@ pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 def everything() -> Any:
     """A step in which each switch has something to change."""
     calls = {"item": 1, "synchronize": 1, optimizers.ZEROED: 1}
-    return seen(calls=calls, compiled=True, operators={"aten::convolution": 1})
+    model = nn.Linear(4, 4)
+    model.bias.grad = torch.ones(4)
+    return seen(
+        modules=[nn.DataParallel(model)],
+        optimizers=[torch.optim.AdamW([model.weight])],
+        calls=calls,
+        compiled=True,
+        operators={"aten::convolution": 1},
+    )
 
 
 def test_the_switches_are_known_by_their_names() -> None:
@@ -27,6 +36,7 @@ def test_the_switches_are_known_by_their_names() -> None:
     assert names == [
         *("tf32", "attention_cudnn", "attention_flash", "attention_efficient"),
         *("bf16", "foreach", "fused", "set_to_none", "compile", "reads", "synchronize", "threads"),
+        *("anomaly", "fill", "deterministic", "data_parallel", "unread", "second_pass"),
     ]
     assert {one.keeps for one in arms.switches(seen())} == {"bits", "step", "work"}
 
@@ -41,22 +51,37 @@ def slowest_first() -> Iterator[None]:
     torch._C._set_sdp_priority_order(order)
 
 
+@pytest.fixture
+def costly() -> Iterator[None]:
+    """Modes that some leave on."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_anomaly_enabled(True, False)
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.set_anomaly_enabled(False, True)
+
+
 @pytest.mark.parametrize("name", [one.name for one in arms.switches(seen())])
-@pytest.mark.usefixtures("slowest_first")
+@pytest.mark.usefixtures("slowest_first", "costly")
 def test_a_flip_is_undone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more = torch.get_num_threads() + 1
     monkeypatch.setattr(flags, "physical_cores", lambda: more)
     watched = everything()
     module, group = watched.modules[0], watched.optimizers[0].param_groups[0]
-    before = settings(), dict(group), set(vars(module)), set(vars(watched.optimizers[0]))
+
+    def state_now() -> Any:
+        bias = module.module.bias
+        own = set(vars(module)), set(vars(watched.optimizers[0])), bias.requires_grad, id(bias.grad)
+        return settings(), dict(group), own
+
+    before = state_now()
     turned = named(name, watched)
     for _ in range(2):
         turned.flip()
-        during = settings(), dict(group), set(vars(module)), set(vars(watched.optimizers[0]))
+        during = state_now()
         turned.back()
         assert during != before
-        after = settings(), dict(group), set(vars(module)), set(vars(watched.optimizers[0]))
-        assert after == before
+        assert state_now() == before
 
 
 def test_back_without_a_flip_does_nothing() -> None:

@@ -111,6 +111,14 @@ def test_a_setting_that_breaks_the_script(capsys: SHOWN) -> None:
     assert "failed: num_workers 1 -> 2: it ended with code 1: no shared memory" in out
 
 
+def test_a_lock_that_stays_ends_it(here: Path, capsys: SHOWN) -> None:
+    assert advise(*QUICK, way="locks", folder=str(here)) == FAILED
+    out, err = capsys.readouterr()
+    assert "1 launch" in out
+    assert err.splitlines()[-1].startswith("gpulift: error: the command cannot be started again")
+    assert "the next: it ended with code 1: FileExistsError" in err
+
+
 def test_a_process_that_hangs(here: Path, capsys: SHOWN) -> None:
     assert advise("--timeout", "1", way="hangs in as it is", folder=str(here)) == FAILED
     assert "it said nothing for 1 s" in capsys.readouterr().err

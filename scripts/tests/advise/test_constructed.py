@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,12 @@ torch = pytest.importorskip("torch")
 
 from gpulift_probe import constructed  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset  # noqa: E402
+from torch.utils.data import (  # noqa: E402
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    get_worker_info,
+)
 
 pytestmark = [pytest.mark.usefixtures("unchanged", "undone"), pytest.mark.world]
 
@@ -124,10 +130,24 @@ class Counted(IterableDataset):  # type: ignore[misc]
         return iter(ITEMS)
 
 
-def test_iterable_datasets_are_left_alone() -> None:
+class Dealt(Counted):
+    def _share(self) -> slice:
+        info = get_worker_info()
+        return slice(info.id, None, info.num_workers) if info else slice(None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(ITEMS[self._share()])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "workers"),
+    [(Counted(), {}, 0), (Counted(), {"worker_init_fn": print}, 2), (Dealt(), {}, 2)],
+)
+def test_workers_of_iterable_datasets(dataset: Any, options: Any, workers: int) -> None:
+    """Where each worker would give all items, there are none."""
     constructed.change_loaders({"loader": WORKERS, "batch_factor": 2})
-    loader = DataLoader(Counted(), 4)
-    assert (loader.num_workers, loader.batch_size) == (0, 4)
+    loader = DataLoader(dataset, 4, **options)
+    assert (loader.num_workers, loader.batch_size) == (workers, 8)
 
 
 def test_the_batch_is_changed_where_its_size_was_given() -> None:
@@ -425,3 +445,42 @@ def test_without_a_list_of_processes_nothing_is_known(
 ) -> None:
     monkeypatch.setattr(constructed, "_PROCESSES", tmp_path / "none")
     assert constructed.host_bytes() == 0
+
+
+@pytest.mark.parametrize(
+    ("plan", "loader", "why"),
+    [
+        ({"loader": WORKERS}, DataLoader(ITEMS, 4, num_workers=2, prefetch_factor=3), ""),
+        ({"loader": WORKERS}, DataLoader(Counted(), 4), "loader of the training has num_workers=0"),
+        ({"loader": WORKERS}, None, "no DataLoader"),
+        ({"batch_factor": 2, "batch": 8}, DataLoader(ITEMS, 8), ""),
+        ({"batch_factor": 2, "batch": 8}, DataLoader(ITEMS, 4), "batches have 4 items"),
+        ({"batch_factor": 2, "batch": 8}, None, "no DataLoader"),
+        ({"channels_last": True}, None, "no weight has four dimensions"),
+        ({"compile": True}, None, "no module that the script calls could be compiled"),
+        ({"environment": {"MINE": "1"}}, None, ""),
+        ({"environment": {"MINE": "2"}}, None, "the script, or what starts it, sets MINE itself"),
+        ({"arguments": ["--width", "512"]}, None, ""),
+        ({"arguments": ["--width=512"]}, None, ""),
+        ({"arguments": ["--depth=77"]}, None, ""),  # a launcher made a variable of it
+        ({"arguments": ["--width", "1024"]}, None, "the process that trains does not get it"),
+    ],
+)
+def test_what_did_not_take(
+    monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any], loader: Any, why: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--width", "512"])
+    monkeypatch.setenv("MINE", "1")
+    monkeypatch.setenv("THEIR_DEPTH", "77")
+    monkeypatch.setenv("GPULIFT_ADVISE", str(plan))
+    optimizers = {1: torch.optim.SGD(nn.Linear(2, 2).parameters())}
+    anchors = SimpleNamespace(source=loader, optimizers=optimizers)
+    told = constructed.unset(plan, anchors, compiled=False)
+    assert told if why else not told
+    assert why in told
+
+
+def test_a_change_that_took_is_set() -> None:
+    convolution = {1: torch.optim.SGD(nn.Conv2d(1, 1, 3).parameters())}
+    anchors = SimpleNamespace(source=None, optimizers=convolution)
+    assert constructed.unset({"channels_last": True, "compile": True}, anchors, compiled=True) == ""

@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_probe import course, replay  # noqa: E402
+from gpulift_probe.aside import Aside  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.optim import lr_scheduler  # noqa: E402
 
@@ -113,6 +114,9 @@ def test_a_training_goes_on_from_where_it_was_saved() -> None:
     assert len(own.said.of("live")) == 2
 
 
+END = ("end", {"steps": 3, "asides": 0, "aside_s": 0.0})
+
+
 class Process:
     """One that ends where a test can see it."""
 
@@ -123,6 +127,7 @@ class Process:
         monkeypatch.setattr(course, "atexit", SimpleNamespace(register=id, unregister=id))
         optimizers = {1: steps.seen().optimizers[0]}
         anchors = SimpleNamespace(steps=3, optimizers=optimizers, by_loader=False, loader=None)
+        anchors.aside = Aside()
         anchors.skip_ready = lambda: None
         self.steps = course.of({"mode": "replay", **plan}, anchors, self.said)
 
@@ -144,7 +149,7 @@ def test_one_of_several_processes_measures_nothing(monkeypatch: pytest.MonkeyPat
     process = Process(monkeypatch)
     assert process.code() == course.STOPPED == 75
     assert process.said.of("hello")[0]["world"] == 2
-    assert process.said.every[1:] == [("end", {"steps": 3})]
+    assert process.said.every[1:] == [END]
 
 
 def test_steps_that_are_never_flat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +158,7 @@ def test_steps_that_are_never_flat(monkeypatch: pytest.MonkeyPatch) -> None:
     why = "steps never took as long as those before, for 0 s"
     assert process.said.every[1:] == [
         ("failed", {"why": why, "arm": ""}),
-        ("end", {"steps": 3}),
+        END,
     ]
 
 
@@ -259,3 +264,13 @@ def test_a_script_that_raises_in_an_arm(forks: Forks, tmp_path: Path) -> None:
     assert ended.error.splitlines()[-1] == "ValueError: no such update"
     assert ended.said.ended is None
     assert ended.said.failed == (Failed("ValueError", "foreach"),)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_given_back_at_exit_is(tmp_path: Path, workers: int) -> None:
+    """Also where a loader's processes are ended meanwhile, of which torch would raise an error."""
+    lock = tmp_path / "lock"
+    takes = f"lock = {str(lock)!r}; open(lock, 'x'); atexit.register(os.unlink, lock)"
+    text = f"import torch\nimport atexit, os\n{takes}\n{training(EPOCHS * 100, workers=workers)}"
+    require_no_failure(scripts.run(tmp_path, text, "turn"))
+    assert not lock.exists()

@@ -11,11 +11,22 @@ import msgspec
 import pytest
 
 from gpulift.advise.advice import Advice, Row, winners
-from gpulift.advise.evidence import BASELINE, Arm, Check, Facts, Failed, Memory, Process
+from gpulift.advise.evidence import (
+    BASELINE,
+    Arm,
+    Check,
+    End,
+    Facts,
+    Failed,
+    Loader,
+    Memory,
+    Process,
+)
 from gpulift.advise.judge import advise
 from gpulift.advise.settings import Setting
 from tests.advise.made import (
     FACTS,
+    LOSSES,
     STEP_S,
     launches,
     replay,
@@ -278,9 +289,9 @@ def test_losses_of_other_workers_tell_nothing() -> None:
     advice = advise((), rounds("workers_8", GAINS, keeps=OTHER_LOSSES), [WORKERS], ())
     row = named(advice, "workers_8")
     assert (row.verdict, row.result) == ("helps", "not comparable")
-    assert row.why == "other random numbers in other worker processes"
+    assert row.why == "other random numbers, or another order, in other worker processes"
     (line,) = advice.do
-    assert line.endswith("(result not comparable: other random numbers in other worker processes)")
+    assert line.endswith(f"(result not comparable: {row.why})")
     assert of_rounds(rounds("workers_8", GAINS)).result == "same bits"
 
 
@@ -340,6 +351,71 @@ def test_a_setting_whose_process_failed(broken: Process, why: str) -> None:
     row = of_rounds([*rounds("workers_8", GAINS), broken])
     assert row.verdict == "failed"
     assert why in row.why
+
+
+def with_facts(process: Process, **changes: object) -> Process:
+    return replace(process, facts=msgspec.structs.replace(process.facts, **changes))
+
+
+VARY = Setting("vary_1", "--x", "step", arguments=("--x",))
+
+
+@pytest.mark.parametrize(
+    ("setting", "losses", "verdict"),
+    [
+        (WORKERS, LOSSES, "not set"),
+        (WORKERS, (9.0, 9.0), "not set"),
+        (VARY, LOSSES, "not set"),
+        (VARY, (9.0, 9.0), "result differs"),  # it came by a way of its own
+    ],
+)
+def test_what_did_not_take_is_never_a_gain(
+    setting: Setting, losses: tuple[float, ...], verdict: str
+) -> None:
+    processes = [
+        with_facts(one, unset="left as it was") if one.setting == setting.name else one
+        for one in rounds(setting.name, GAINS, losses)
+    ]
+    row = of_rounds(processes, setting)
+    assert row.verdict == verdict
+    assert (row.why, row.gain) == ("left as it was", None) or verdict != "not set"
+
+
+def test_an_evaluation_between_steps_is_told_apart() -> None:
+    found = [replace(one, ended=End(9, 3, 0.1)) for one in launches({"fused": 1.5})]
+    (note,) = (note for note in of_replays(found).notes if "evaluation" in note)
+    assert note == (
+        "evaluations between steps, no part of them, take 50 % of the time: a step 1.50 times as"
+        " fast is a training 1.20 times as fast"
+    )
+    (note,) = of_replays([replace(one, ended=End(9, 1)) for one in launches({})]).notes
+    assert note == "an evaluation came between steps, and is no part of them"
+    assert not of_replays(launches({"fused": 1.5})).notes
+
+
+@pytest.mark.parametrize(
+    ("workers", "starts_s", "bound"), [(4, 0.9, 1.9), (4, 0.01, None), (0, 0.9, None)]
+)
+def test_workers_that_start_anew_are_an_upper_bound(
+    workers: int, starts_s: float, bound: float | None
+) -> None:
+    loader = Loader(workers=workers, batch=32, batches=10, starts_s=starts_s)
+    advice = of_replays([with_facts(one, loader=loader) for one in launches({})])
+    gains = [row.gain.mid for row in advice.rows if row.name == "persistent" and row.gain]
+    assert gains == ([] if bound is None else [pytest.approx(bound, rel=0.01)])
+
+
+def test_work_of_the_host_is_an_upper_bound() -> None:
+    shares = ({"a.py:7": 0.2, "a.py:9": 0.3}, {"a.py:7": 0.2}, {"a.py:7": 0.5})
+    found = [with_facts(one, host=host) for one, host in zip(launches({}), shares, strict=False)]
+    rows = {row.label: row.gain for row in of_replays(found).rows if row.name == "host"}
+    assert rows == {"work outside of torch at a.py:7": pytest.approx((1.25, None, None))}
+
+
+def test_a_loader_that_another_thread_reads_is_noted() -> None:
+    loader = Loader(threaded=True)
+    advice = of_replays([with_facts(one, loader=loader) for one in launches({})])
+    assert "another thread of the script reads the loader" in advice.notes[0]
 
 
 def test_settings_that_were_not_tried() -> None:

@@ -55,6 +55,19 @@ def test_prefetch() -> None:
     assert named(with_loader(prefetch=8), "prefetch").why_not == already
 
 
+@pytest.mark.parametrize(
+    ("name", "told", "why"),
+    [
+        ("workers", {"dealt": False}, plan.NOT_DEALT),
+        ("batch_2x", {"sampled": True}, plan.SAMPLED),
+        ("batch_2x", {"batch": None}, "the loader tells no size of batches"),
+    ],
+)
+def test_what_would_not_take_is_not_tried(name: str, told: dict[str, object], why: str) -> None:
+    assert named(SEEN, name).why_not == ""
+    assert named(with_loader(**told), name).why_not == why
+
+
 def test_pinned_memory() -> None:
     assert named(SEEN, "pinned").told == {"loader": {"pin_memory": True}}
     assert named(with_loader(pin_memory=True), "pinned").why_not == "it is pinned already"
@@ -116,7 +129,8 @@ def test_models() -> None:
 def test_batches() -> None:
     twice, half = named(SEEN, "batch_2x"), named(SEEN, "batch_half")
     assert (twice.label, half.label) == ("batch 32 -> 64", "batch 32 -> 16")
-    assert (twice.told, half.told) == ({"batch_factor": 2.0}, {"batch_factor": 0.5})
+    assert twice.told == {"batch_factor": 2.0, "batch": 64}
+    assert half.told == {"batch_factor": 0.5, "batch": 16}
     assert twice.keeps == half.keeps == "work"
     assert named(with_loader(batch=1), "batch_half").why_not == "a batch has one item"
     assert named(with_loader(batch=None), "batch_2x").why_not == (

@@ -74,7 +74,8 @@ def test_what_a_setting_brings(tmp_path: Path) -> None:
     )
     assert ran(command("", str(tmp_path)), setting, {"mode": "turn"}).process.losses
     found = started(tmp_path)
-    assert found["plan"] == {"mode": "turn", "loader": {"num_workers": 2}}
+    ahead = {"environment": {"LD_PRELOAD": ""}, "arguments": ["--bf16"]}
+    assert found["plan"] == {"mode": "turn", "loader": {"num_workers": 2}, **ahead}
     assert (found["LD_PRELOAD"], found["arguments"]) == ("", ["--bf16"])
 
 

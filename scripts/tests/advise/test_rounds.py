@@ -15,7 +15,7 @@ from gpulift.advise.progress import Progress
 from gpulift.advise.rounds import Asked, Measured
 from gpulift.advise.settings import Setting
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
-from tests.advise.made import STEP_S, replay, turn
+from tests.advise.made import STEP_S, replay, silent, turn
 
 JOB = Command(("train",), {}, 60.0)
 WORKERS, BATCH = "workers_8", "batch_2x"
@@ -336,3 +336,15 @@ def test_an_interruption_between_processes(start: Callable[..., Started]) -> Non
 
     start(at_2=come)
     assert measured().interrupted
+
+
+def test_a_command_that_cannot_start_again_ends_it(start: Callable[..., Started]) -> None:
+    def refused(_: int, ran: Ran) -> Ran:
+        failed = (Failed(why="it ended with code 1: remove run.lock"),)
+        return replace(ran, code=1, process=replace(silent(), failed=failed))
+
+    started = start(at_2=refused)
+    found = measured()
+    assert found.hindered == "it ended with code 1: remove run.lock"
+    assert len(started.names) == 2
+    assert [bool(one.steps_s) for one in found.replays] == [True, False]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpulift_probe import optimizers, seen, waits  # noqa: E402
+from gpulift_probe import noted, optimizers, seen, waits  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
@@ -21,6 +23,13 @@ from tests.advise import steps  # noqa: E402
 pytestmark = [pytest.mark.usefixtures("unchanged"), pytest.mark.world]
 
 ROWS = torch.ones(2, 4)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> None:
+    """Whatever other tests did in this process."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 class Training:
@@ -58,7 +67,7 @@ def test_a_step_is_seen() -> None:
     assert told.operators["aten::mm"] == 3  # of backward
     assert told.device == torch.device("cpu")
     assert (told.calls, told.autocast) == ({}, False)
-    assert seen.notes(told) == []
+    assert noted.notes(told) == []
 
 
 def test_nothing_stays_of_the_step_before() -> None:
@@ -128,8 +137,6 @@ def test_modules_that_backward_calls_again_are_no_outermost_ones() -> None:
 
 
 def test_a_compiled_model_is_seen() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
     training = Training()
     assert not watched(training.step).compiled
     training.model = torch.compile(training.model, backend="aot_eager")
@@ -157,7 +164,7 @@ def test_the_scripts_own_profiler_goes_on() -> None:
     assert any(event.name == "aten::addmm" for event in profile.function_events)
     assert not told.operators
     assert told.optimizers == [training.optimizer]
-    assert seen.notes(told) == [
+    assert noted.notes(told) == [
         "operators: not known, since the script runs a profiler itself",
     ]
 
@@ -206,7 +213,15 @@ def test_reads_and_synchronizations_of_the_script_are_counted(
                 continue  # there is no number on this device
         exec(compile("synchronize()", torch.__file__, "exec"), vars(torch.cuda))
 
-    assert watched(step).calls == {"synchronize": 2, "item": 3}
+        printing = os.path.join(os.path.dirname(torch.__file__), "_tensor_str.py")
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # as print of a tensor does
+            exec(compile("read()", printing, "exec"), {"read": number.item})
+
+    told = watched(step)
+    assert told.calls == {"synchronize": 2, "item": 4}
+    assert sum(told.lines["item"].values()) == 4
+    assert all(line.startswith("test_seen.py:") for line in told.lines["item"])
+    assert " (test_seen.py:" in noted.notes(told)[0]
 
 
 def by_hand(layers: int) -> None:
@@ -217,7 +232,7 @@ def by_hand(layers: int) -> None:
 
 
 def test_attention_by_hand_is_noted() -> None:
-    assert seen.notes(watched(lambda: by_hand(3))) == [
+    assert noted.notes(watched(lambda: by_hand(3))) == [
         "attention by hand: 3 products over a softmax a step; "
         "F.scaled_dot_product_attention does it in one kernel"
     ]
@@ -225,13 +240,13 @@ def test_attention_by_hand_is_noted() -> None:
 
 def test_attention_that_is_torchs_and_other_softmaxes_are_not() -> None:
     query = torch.ones(2, 2, 4, 8)
-    assert seen.notes(watched(lambda: F.scaled_dot_product_attention(query, query, query))) == []
-    assert seen.notes(watched(lambda: F.softmax(ROWS @ ROWS.T, -1))) == []
+    assert noted.notes(watched(lambda: F.scaled_dot_product_attention(query, query, query))) == []
+    assert noted.notes(watched(lambda: F.softmax(ROWS @ ROWS.T, -1))) == []
 
 
 def test_what_waits_is_noted() -> None:
     calls = {"item": 2, "synchronize": 1, seen.COPIES: 3, seen.COPIED_BYTES: 19_300_000}
-    assert seen.notes(steps.seen(calls=calls)) == [
+    assert noted.notes(steps.seen(calls=calls)) == [
         "values read back: 2 a step, each of which waits for the device",
         "torch.cuda.synchronize and the like: 1 a step",
         "pageable memory: 3 copies to the device a step, 19.3 MB; "

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_probe import span  # noqa: E402
+from gpulift_probe.aside import Aside  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler  # noqa: E402
 
 from tests.advise import scripts, steps  # noqa: E402
@@ -27,7 +28,8 @@ class Spanned(span.Span):  # type: ignore[misc]
         made = SimpleNamespace(
             steps=0, by_loader=loader is not None, loader=loader, waited_s=9.0, own_s=9.0
         )
-        made.optimizers, made.batches_count = {}, 1
+        made.optimizers, made.batches_count, made.aside = {}, 1, Aside()
+        made.source, made.start_s = loader, 0.25
         made.skipped_at = []
         made.skip_ready = lambda: made.skipped_at.append(made.steps)
         super().__init__(plan, made, self.told)
@@ -118,6 +120,19 @@ def test_live_steps_are_told(clock: SimpleNamespace) -> None:
     assert own.told.of("live") == [{"steps_s": [1.0] * 3, "waits_s": [0.5] * 3}]
 
 
+def test_what_comes_between_steps_is_no_part_of_them(clock: SimpleNamespace) -> None:
+    own = Spanned(clock)
+
+    def step_s(step: int) -> float:
+        if step == 1:
+            own.anchors.aside.every.append((1, 5.0))
+        return 6.0 if step == 1 else 1.0
+
+    own.take(own.taken(3), step_s)
+    assert own.times == [(1.0, 0.0)] * 3
+    assert (own.seconds, own.issued_s, own.step_s) == (3.0, 3.0, 1.0)
+
+
 ROWS = list(range(8))
 
 
@@ -141,13 +156,25 @@ def test_facts(clock: SimpleNamespace, loader: Any, batch: int | None) -> None:
             "anchor": "loader",
             "steps_before": 17,
             "optimizers": ["AdamW"],
-            "loader": {"workers": 0, "prefetch": None, "pin_memory": False, "batch": batch},
+            "loader": {
+                "workers": 0,
+                "prefetch": None,
+                "pin_memory": False,
+                "batch": batch,
+                "sampled": loader.batch_size is None,
+                "dealt": True,
+                "threaded": False,
+                "batches": len(loader),
+                "starts_s": 0.25,
+            },
             "batches_per_step": 3,
             "compiled": False,
             "cudnn_search": False,
             "convolutions": True,
             "notes": [],
             "hooks_s": 0.25,
+            "host": {},
+            "unset": "",
         }
     ]
 

@@ -29,6 +29,7 @@ ROWS = (
     ),
     Row("bf16", "BF16", "undecided", Span(1.1, None, None), 0.00012, "same step", -300 * MIB),
     Row("tf32", "TF32", "failed", why="no kernel\x1b[2J"),
+    Row("vary_1", "--x", "not set", why="swallowed"),
     Row("cudnn_search", "cuDNN", "not applicable", why="no convolution ran"),
 )
 
@@ -81,10 +82,11 @@ def test_what_stands_around_the_table() -> None:
     assert lines[0] == (
         "NVIDIA H200, torch 2.11.0, 812 steps, 4 launches (gain: more than 1 is faster)"
     )
-    assert lines[-5:] == [
+    assert lines[-6:] == [
         "step 148.3 ms [147.9, 148.8]; 102.4 ms [102.0, 103.0] where its batch is there;"
         " input takes 31 % [29, 33] of the step; the probe takes 0.2 % of it",
         r"failed: TF32: no kernel\x1b[2J",
+        "not set: --x: swallowed",
         "note: the script is not deterministic",
         "not tried: cuDNN: no convolution ran",
         "do: workers",

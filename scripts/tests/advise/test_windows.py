@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_probe import windows  # noqa: E402
+from gpulift_probe.aside import Aside  # noqa: E402
 
 from tests.advise import scripts, steps  # noqa: E402
 
@@ -46,7 +47,7 @@ class Windowed(windows.Windows):  # type: ignore[misc]
     def __init__(self, clock: SimpleNamespace, **plan: Any) -> None:
         self.told_messages = scripts.Messages()
         self.clock, self.log = clock, list[str]()
-        made = SimpleNamespace(waited_s=0.0, own_s=0.0)
+        made = SimpleNamespace(waited_s=0.0, own_s=0.0, aside=Aside())
         super().__init__({"windows_s": 0.0, **plan}, made, self.told_messages)
         self.seen, self.step_s = steps.seen(), STEP_S
 

@@ -67,4 +67,8 @@ def run_shadowed() -> None:
 twice = any(type(finder).__name__ == AfterTorch.__name__ for finder in sys.meta_path)
 if os.environ.get("GPULIFT_ADVISE") and not twice:
     sys.meta_path.insert(0, AfterTorch())
+    with contextlib.suppress(Exception):
+        import gpulift_probe.missing
+
+        gpulift_probe.missing.watch()
 run_shadowed()

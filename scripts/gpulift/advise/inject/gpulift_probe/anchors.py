@@ -17,6 +17,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
+from .aside import Aside
 from .batches import Batches
 from .said import Said
 
@@ -40,6 +41,9 @@ class Anchors:
         self.steps = 0
         self.by_loader = False
         self.loader: Any = None  # that the last step's batch came from
+        self.threaded: Any = None  # one that another thread reads, where no loader feeds the loop
+        self.start_s = 0.0  # from the begin of a pass over the loader to its first batch
+        self.aside = Aside()
         self.batches_count = 0  # of the last step
         self.losses: list[torch.Tensor] = []  # of the last step
         self.waited_s = 0.0  # for a loader, since it was set to 0
@@ -66,6 +70,12 @@ class Anchors:
         self._wrap_loader()
         self._wrap_backward()
         self._wrap_scaler()
+        self.aside.watch()
+
+    @property
+    def source(self) -> Any:
+        """The loader that the training's batches come from, by whatever thread; None without."""
+        return self.loader if self.by_loader else self.threaded
 
     def leave(self) -> None:
         """The hooks do nothing from now on."""
@@ -78,6 +88,7 @@ class Anchors:
         def handing(loader: Any) -> Any:
             if not self._active:
                 return iterate(loader)
+            self._turn_aside()
             passing = Handing(self, loader, functools.partial(iterate, loader))
             self._arrive(passing)
             # Replayed batches need no processes.
@@ -132,6 +143,7 @@ class Anchors:
         """The loader's next batch, or one that was kept; raises StopIteration as the loader."""
         if not self._active:
             return next(passing.iterator())
+        self._turn_aside()
         self._arrive(passing)
         began_s = time.perf_counter()
         try:
@@ -139,7 +151,7 @@ class Anchors:
             if replays or self.ends_epochs:  # an epoch's own batches may come behind replayed ones
                 passing.raise_at_length()
             if replays:
-                batch = self.batches.play(passing.loader)
+                batch = self.batches.play(passing.loader.dataset)
             else:
                 batch = self._wait(passing, lambda: next(passing.iterator()))
                 self._keep(passing, batch)
@@ -164,6 +176,8 @@ class Anchors:
         finally:
             waited_s = time.perf_counter() - began_s
             self.own_s -= waited_s
+            if not passing.given:
+                passing.start_s += waited_s
             if self._trains(passing):
                 self.waited_s += waited_s
 
@@ -171,23 +185,30 @@ class Anchors:
         if not self._trains(passing):
             return
         try:
-            self.batches.note(passing.loader, batch)
+            self.batches.note(passing.loader.dataset, batch)
         except Exception as error:  # the course's to tell, and no error of the script
             self.leave()
             with contextlib.suppress(Exception):
                 self._course.throw(error)
 
     def _trains(self, passing: Handing) -> bool:
-        """Whether what is asked for now is for training, as far as steps have shown."""
-        known = passing.trains or passing.loader is self.loader
+        """Whether what is asked for now is for training, as far as steps have shown. Some scripts
+        make a loader for each epoch."""
+        dataset = getattr(self.loader, "dataset", None)
+        known = passing.trains or passing.loader.dataset is dataset is not None
         return known and torch.is_grad_enabled() and threading.get_ident() == self._thread
 
     def _replays(self, passing: Handing) -> bool:
-        return self.batches.plays(passing.loader) and self._trains(passing)
+        return self.batches.plays(passing.loader.dataset) and self._trains(passing)
+
+    def _turn_aside(self) -> None:
+        if not torch.is_grad_enabled():
+            self.aside.begin()
 
     def _arrive(self, passing: Handing) -> None:
         """At a boundary, where a step was taken since the last batch."""
         if self.by_loader and self._taken > self._taken_before and self._trains(passing):
+            self.aside.end()
             self._end_step()
 
     def _note_loss(self, loss: torch.Tensor) -> None:
@@ -202,6 +223,7 @@ class Anchors:
         began_s = time.perf_counter()
         self._thread = threading.get_ident()
         self._taken += 1
+        self.aside.step(self.steps)
         if self.on_step is not None:
             self.on_step(optimizer)
         ends_turn = self._ends_turn(optimizer)
@@ -226,9 +248,13 @@ class Anchors:
         """Those that are still under way are what the step was taken with."""
         if self._taken - self._taken_before > MOST_STEPS:
             self._passes.clear()
-        passes = [passing for passing in list(self._passes) if passing.thread == self._thread]
+        every = list(self._passes)
+        passes = [passing for passing in every if passing.thread == self._thread]
         for passing in passes:
             passing.trains, self.loader = True, passing.loader
+            self.start_s = passing.start_s or self.start_s
+        if every and not passes:
+            self.threaded = max(every, key=lambda passing: passing.given).loader
         self.by_loader = bool(passes)
         self._handed = sum(passing.count for passing in passes)
 
@@ -258,6 +284,7 @@ class Handing:
         self.count = 0  # of batches since the last boundary
         self.given = 0  # of batches in all
         self.thread = 0  # that asked last
+        self.start_s = 0.0  # to its first batch
         self._anchors, self._iterate = anchors, iterate
         self._iterator: Iterator[Any] | None = None
 

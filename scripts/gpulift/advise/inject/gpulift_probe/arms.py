@@ -13,6 +13,7 @@ from .flags import (
     Threads,
 )
 from .forward import Bf16, Compile
+from .leftovers import Anomaly, Deterministic, Fill, SecondPass, Unread, Unwrapped
 from .optimizers import Foreach, Fused, SetToNone
 from .switch import Seen, Switch
 from .waits import Reads, Synchronize, item, synchronize, wait_event, wait_stream
@@ -40,6 +41,12 @@ _ALL: tuple[type[Switch], ...] = (
     Reads,
     Synchronize,
     Threads,
+    Anomaly,
+    Fill,
+    Deterministic,
+    Unwrapped,
+    Unread,
+    SecondPass,
 )
 
 

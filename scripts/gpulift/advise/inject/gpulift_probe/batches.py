@@ -10,7 +10,7 @@ import torch
 
 
 class Batches:
-    """Keeps the batches of some steps of each loader, and hands them out in turns."""
+    """Keeps the batches of some steps of each dataset, and hands them out in turns."""
 
     def __init__(self) -> None:
         self.notes = False  # whether what comes is kept
@@ -19,24 +19,24 @@ class Batches:
         self._kept: dict[int, list[Kept]] = {}
         self._next: dict[int, int] = {}
 
-    def note(self, loader: Any, batch: Any) -> None:
+    def note(self, dataset: Any, batch: Any) -> None:
         """Keeps it, where batches are kept now."""
         if self.notes:
-            self._kept.setdefault(id(loader), []).append(Kept(batch))
+            self._kept.setdefault(id(dataset), []).append(Kept(batch))
 
-    def plays(self, loader: Any) -> bool:
+    def plays(self, dataset: Any) -> bool:
         """Whether it is asked for batches that were kept."""
-        return self.playing and id(loader) in self._kept
+        return self.playing and id(dataset) in self._kept
 
     def rewind(self) -> None:
         """The next batch is the first."""
         self._next.clear()
 
-    def play(self, loader: Any) -> Any:
-        """The next one of that loader."""
-        kept = self._kept[id(loader)]
-        place = self._next.get(id(loader), 0)
-        self._next[id(loader)] = (place + 1) % len(kept)
+    def play(self, dataset: Any) -> Any:
+        """The next one of that dataset."""
+        kept = self._kept[id(dataset)]
+        place = self._next.get(id(dataset), 0)
+        self._next[id(dataset)] = (place + 1) % len(kept)
         batch, copied = kept[place].batch()
         self.copies |= copied
         return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from .anchors import Anchors
+from .said import PLAN
 from .saved import instances
 from .seen import is_compiling
 
@@ -21,7 +24,8 @@ _PROCESSES = Path("/proc")
 
 
 def change_loaders(plan: dict[str, Any]) -> None:
-    """Those that are made from now on get the plan's options, unless their dataset is iterable.
+    """Those that are made from now on get the plan's options, but for workers to which an iterable
+    dataset deals out nothing: each would give all of its items.
 
     The batch is changed only where the script itself gives its size to a DataLoader: a class of
     somebody's own may be made of a loader whose batch was changed already.
@@ -36,14 +40,59 @@ def change_loaders(plan: dict[str, Any]) -> None:
     def constructing(loader: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(loader, *args, **kwargs)
         values = bound.arguments
-        # Those deal their items out to workers themselves.
-        if not isinstance(values["dataset"], IterableDataset):
-            _give(values, options)
-            if factor and type(loader) is DataLoader and values.get("batch_size"):
-                values["batch_size"] = max(1, int(values["batch_size"] * factor))
+        dealt = is_dealt(values["dataset"], values.get("worker_init_fn"))
+        _give(values, {k: v for k, v in options.items() if dealt or k != "num_workers"})
+        if factor and type(loader) is DataLoader and values.get("batch_size"):
+            values["batch_size"] = max(1, int(values["batch_size"] * factor))
         construct(*bound.args, **bound.kwargs)
 
     DataLoader.__init__ = constructing
+
+
+def is_dealt(dataset: Any, worker_init: Any) -> bool:
+    """Whether each of several workers gives items of its own. An iterable dataset has to ask which
+    worker it is in."""
+    if not isinstance(dataset, IterableDataset) or worker_init is not None:
+        return True
+    methods = (one for kind in type(dataset).__mro__ for one in vars(kind).values())
+    codes = (getattr(inspect.unwrap(one), "__code__", None) for one in methods if callable(one))
+    return any(code and "get_worker_info" in code.co_names for code in codes)
+
+
+def batch_of(loader: Any) -> int | None:
+    """Items in a batch; None where nothing tells."""
+    return loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+
+
+def unset(plan: dict[str, Any], anchors: Anchors, compiled: bool) -> str:
+    """Why what the plan asks for did not come about in this process; empty where it did."""
+    loader, has_batch = anchors.source, bool(plan.get("batch_factor"))
+    if loader is None and (plan.get("loader") or has_batch):
+        return "no DataLoader in the training loop"
+    for name, value in (plan.get("loader") or {}).items():
+        if (own := getattr(loader, name, None)) != value:
+            return f"the loader of the training has {name}={own} all the same"
+    if has_batch and batch_of(loader) != plan["batch"]:
+        return f"batches have {batch_of(loader)} items all the same"
+    if plan.get("channels_last") and not any(one.ndim == 4 for one in _all_trained(anchors)):
+        return "no weight has four dimensions"
+    if plan.get("compile") and not compiled:
+        return "no module that the script calls could be compiled"
+    for name, value in plan.get("environment", {}).items():
+        if os.environ.get(name) != value:
+            return f"the script, or what starts it, sets {name} itself"
+    return "" if _has_come(plan.get("arguments", ())) else "the process that trains does not get it"
+
+
+def _all_trained(anchors: Anchors) -> list[nn.Parameter]:
+    return [one for optimizer in anchors.optimizers.values() for one in _trained(optimizer)]
+
+
+def _has_come(words: Iterable[str]) -> bool:
+    """Whether a launcher passed them on: in arguments, or somewhere in the environment."""
+    others = (f"{name}={value}" for name, value in os.environ.items() if name != PLAN)
+    came = " ".join((*sys.argv, *others)).lower()
+    return all(part.lower() in came for word in words for part in word.lstrip("-").split("="))
 
 
 def _give(values: dict[str, Any], options: dict[str, Any]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -39,11 +41,13 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
     except Exception as error:  # ours: the script shall not seem to have raised it
         say("failed", why=f"the probe: {type(error).__name__}: {error}", arm=course.current())
         traceback.print_exc()
+        atexit.unregister(ended_early)
         end_process(FAILED)
-    say("end", steps=anchors.steps)
+    aside = anchors.aside
+    say("end", steps=anchors.steps, asides=len(aside.every), aside_s=aside.per_step_s())
+    atexit.unregister(ended_early)
     if plan["mode"] != "live":
         end_process(STOPPED)
-    atexit.unregister(ended_early)
 
 
 def _telling(
@@ -68,10 +72,15 @@ def _telling_end(course: Span) -> Callable[[], None]:
 
 
 def end_process(code: int) -> NoReturn:
-    """At once, with the processes that load data: neither a checkpoint of replayed steps is
-    written, nor is a run of them told to whoever keeps count of runs."""
+    """At once, with the processes that load data: no checkpoint of replayed steps is written. What
+    the script has Python do at its exit is done: a lock that stayed would hinder all others."""
+    sys.excepthook = sys.__excepthook__  # nothing more is said
+    with contextlib.suppress(ValueError):  # of another thread
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch raises where a loader's process ends
     for child in multiprocessing.active_children():
         child.kill()
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -33,7 +33,8 @@ class Inputs:
 
     def _marking(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if not is_compiling() and id(module) in self._modules:
+            trains = not is_compiling() and torch.is_grad_enabled()
+            if trains and id(module) in self._modules:
                 for leaf in tree_leaves((args, kwargs)):
                     if isinstance(leaf, torch.Tensor):
                         self.marks += marks_of(leaf)

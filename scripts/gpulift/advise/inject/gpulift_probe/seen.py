@@ -5,20 +5,25 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import os
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from .host import Host
+from .leftovers import AGAIN, ANOMALY, is_trained
 from .optimizers import ZEROED
 from .switch import Seen, put, script_line
 from .waits import READS, WAITS, is_read
 
-__all__ = ["Observer", "Seen", "notes"]
+__all__ = ["Observer", "Seen"]
 
 COPIES = "copies from pageable memory"
 COPIED_BYTES = "bytes from pageable memory"
@@ -37,6 +42,8 @@ class Observer:
         self._modules: dict[int, nn.Module] = {}
         self._optimizers: dict[int, torch.optim.Optimizer] = {}
         self._calls: Counter[str] = Counter()
+        self._lines: dict[str, Counter[str]] = {}
+        self._without: list[nn.Module] = []  # called without gradients
         self._depth = 0
         self._autocast = False
         self._undo = contextlib.ExitStack()
@@ -44,7 +51,11 @@ class Observer:
         for name in READS:
             self._wrap(torch.Tensor, name, functools.partial(self._reading, name))
         for owner in WAITS:
-            self._wrap(owner, "synchronize", self._synchronizing)
+            self._wrap(owner, "synchronize", functools.partial(self._calling, "synchronize"))
+        for owner in (torch, torch.linalg):
+            name = "norm" if owner is torch else "vector_norm"
+            self._wrap(owner, name, functools.partial(self._calling, "norm"))
+        self._wrap(torch.Tensor, "zero_", functools.partial(self._calling, "zero_"))
         for owner in (torch.optim.Optimizer, nn.Module):
             self._wrap(owner, "zero_grad", self._zeroing)
         for name in ("to", "cuda"):
@@ -52,20 +63,29 @@ class Observer:
         # Not a hook behind steps: torch may be walking over those right now.
         self._undo.callback(register_optimizer_step_pre_hook(self._stepping).remove)
         self._profiles = _starts_profiler()
+        self._began_s = time.perf_counter()  # as the profiler's own mark, which takes its time
+        self._host = Host()
 
     def end(self) -> Seen:
         """Stops to watch."""
-        operators = _operators() if self._profiles else Counter()
+        threads = torch.autograd._disable_profiler_legacy() if self._profiles else []
+        spans = [span for thread in threads for span in _spans(thread, self._began_s)]
+        host = self._host.end(spans)
         self._undo.close()
         seen = Seen(
             device=torch.device("cpu"),
             modules=list(self._modules.values()),
             optimizers=list(self._optimizers.values()),
-            operators=operators,
+            operators=Counter(event.name() for one in threads for event in one if _begins(event)),
             calls=dict(self._calls),
             compiled=_has_compiled(),
             autocast=self._autocast,
+            lines=self._lines,
+            host=host if spans else {},  # else what is torch's own is not known
         )
+        if again := sum(is_trained(module, seen) for module in self._without):
+            self._calls[AGAIN] = again
+            seen.calls = dict(self._calls)
         devices = (parameter.device for parameter in seen.parameters())
         seen.device = next((one for one in devices if one.type != "cpu"), seen.device)
         return seen
@@ -80,6 +100,10 @@ class Observer:
             # Parts of a module are called in backward where it is checkpointed.
             if not self._depth and torch._C._current_graph_task_id() < 0:
                 self._modules[id(module)] = module
+                if not torch.is_grad_enabled():
+                    self._without.append(module)
+                if torch.is_anomaly_enabled():
+                    self._calls[ANOMALY] += 1
             self._autocast |= torch._C._is_any_autocast_enabled()
             self._depth += 1
             try:
@@ -91,19 +115,25 @@ class Observer:
 
     def _reading(self, name: str, read: Function) -> Function:
         def counted(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if tensor.device.type != "cpu" and is_read(name, tensor) and script_line():
-                self._calls["item"] += 1
+            if tensor.device.type != "cpu" and is_read(name, tensor):
+                self._count("item", script_line())
             return read(tensor, *args, **kwargs)
 
         return counted
 
-    def _synchronizing(self, synchronize: Function) -> Function:
+    def _calling(self, name: str, call: Function) -> Function:
+        @functools.wraps(call)
         def counted(*args: Any, **kwargs: Any) -> Any:
-            if script_line():
-                self._calls["synchronize"] += 1
-            return synchronize(*args, **kwargs)
+            self._count(name, script_line())
+            return call(*args, **kwargs)
 
         return counted
+
+    def _count(self, name: str, line: tuple[CodeType, int] | None) -> None:
+        if line is not None:
+            self._calls[name] += 1
+            place = f"{os.path.basename(line[0].co_filename)}:{line[1]}"
+            self._lines.setdefault(name, Counter())[place] += 1
 
     def _zeroing(self, zero_grad: Function) -> Function:
         def counted(owner: Any, set_to_none: bool = True) -> None:
@@ -140,42 +170,26 @@ def _starts_profiler() -> bool:
     return True
 
 
-def _operators() -> Counter[str]:
-    threads = torch.autograd._disable_profiler_legacy()
-    return Counter(event.name() for thread in threads for event in thread if event.kind() == "push")
+def _begins(event: Any) -> bool:
+    return bool(event.kind() == "push")
+
+
+def _spans(thread: Any, began_s: float) -> Iterator[tuple[float, float]]:
+    """From when to when each outermost operator ran."""
+    depth, first_s = 0, 0.0
+    for event in thread:
+        if event.kind() not in ("push", "pop"):
+            continue
+        now_s = began_s + thread[0].cpu_elapsed_us(event) / 1e6
+        if _begins(event):
+            first_s = now_s if depth == 0 else first_s
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                yield first_s, now_s
 
 
 def _has_compiled() -> bool:
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
-
-
-def notes(seen: Seen) -> list[str]:
-    """What a step does that no switch changes: one short line for each."""
-    said = []
-    if not seen.operators:
-        said.append("operators: not known, since the script runs a profiler itself")
-    if products := _attention_by_hand(seen.operators):
-        said.append(
-            f"attention by hand: {products} products over a softmax a step; "
-            "F.scaled_dot_product_attention does it in one kernel"
-        )
-    if reads := seen.calls.get("item"):
-        said.append(f"values read back: {reads} a step, each of which waits for the device")
-    if synchronizations := seen.calls.get("synchronize"):
-        said.append(f"torch.cuda.synchronize and the like: {synchronizations} a step")
-    if copies := seen.calls.get(COPIES):
-        megabytes = seen.calls[COPIED_BYTES] / 1e6
-        said.append(
-            f"pageable memory: {copies} copies to the device a step, {megabytes:.1f} MB; "
-            "from pinned memory they need not wait"
-        )
-    return said
-
-
-def _attention_by_hand(operators: Mapping[str, int]) -> int:
-    if any("scaled_dot_product" in operator for operator in operators):
-        return 0
-    products = operators.get("aten::bmm", 0) + operators.get("aten::baddbmm", 0)
-    # Each takes the scores and the values; backward adds more.
-    return min(operators.get("aten::_softmax", 0), products // 2)

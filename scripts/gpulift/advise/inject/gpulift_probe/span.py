@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import platform
@@ -14,8 +15,10 @@ import torch
 
 from .anchors import Anchors
 from .arms import synchronize
+from .constructed import batch_of, is_dealt, unset
+from .noted import notes
 from .said import Said
-from .seen import Observer, Seen, notes
+from .seen import Observer, Seen
 
 LEAST_STEPS, LEAST_S = 8, 1.0  # of a span that tells how fast steps are
 FLAT = 0.05  # by which two spans may differ
@@ -25,7 +28,7 @@ Course = Generator[None, None, None]  # goes on once for each step that the scri
 
 
 class NeverFlat(Exception):
-    """No two spans of steps took as long as each other."""
+    """No two spans of steps took as long as each other, or steps became others meanwhile."""
 
 
 def machine(anchors: Anchors) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class Span:
         self.arm = ""  # whose steps are taken now
         self.step_s = math.inf  # as the last span had it
         self.flat_after: int | None = None
+        self.trained: int | None = None  # weights, as the step that was watched had it
 
     def steps(self) -> Course:
         """All of the course."""
@@ -85,13 +89,18 @@ class Span:
         """Lets so many steps be taken, and more until that time is over; `times` has them."""
         anchors = self.anchors
         self.times: list[tuple[float, float]] = []
+        asides = anchors.aside.every
         self.synchronize()
+        anchors.aside.settle = self.synchronize
         anchors.waited_s = anchors.own_s = 0.0
         began_s = last_s = time.perf_counter()
         while len(self.times) < count or last_s - began_s < least_s:
+            known = len(asides)
             yield
             now_s = time.perf_counter()
-            self.times.append((now_s - last_s, anchors.waited_s))
+            aside_s = sum(seconds for _, seconds in asides[known:])
+            began_s += aside_s
+            self.times.append((now_s - last_s - aside_s, anchors.waited_s))
             anchors.waited_s, last_s = 0.0, now_s
         self.hooks_s = anchors.own_s / len(self.times)
         self.issued_s = last_s - began_s
@@ -132,23 +141,38 @@ class Span:
         return max(LEAST_STEPS, 2 * workers) if self.step_s < LEAST_S else 2
 
     def observe(self) -> Course:
-        """A step that is watched, and another for what watching leaves behind."""
-        observer = Observer()
-        observer.begin()
-        atexit.register(observer.end)  # torch crashes at an exit with its profiler on
-        yield
-        self.synchronize()
-        atexit.unregister(observer.end)
-        self.seen: Seen = observer.end()
-        yield
+        """A step that is watched, and another for what watching leaves behind; once more where an
+        evaluation came with it."""
+        self.trained = self._trained()
+        asides, known = self.anchors.aside.every, -1
+        while known != len(asides):
+            known = len(asides)
+            observer = Observer()
+            observer.begin()
+            atexit.register(observer.end)  # torch crashes at an exit with its profiler on
+            yield
+            self.synchronize()
+            atexit.unregister(observer.end)
+            self.seen: Seen = observer.end()
+            yield
 
     def live(self) -> Course:
         """A span as the script runs without us, told."""
         self.say.phase("measures steps as they are")
         yield from self.fed()
         yield from self.taken(self.per_span(), float(self.plan["live_s"]))
+        if (now := self._trained()) != self.trained is not None:
+            raise NeverFlat(
+                f"the script trains {now:,} weights since step {self.anchors.steps} or before, and"
+                f" {self.trained:,} ahead of it: have it begin with the phase that counts"
+            )
         steps_s = [step_s for step_s, _ in self.times]
         self.say("live", steps_s=steps_s, waits_s=[wait_s for _, wait_s in self.times])
+
+    def _trained(self) -> int:
+        groups = (group for one in self.anchors.optimizers.values() for group in one.param_groups)
+        weights = (one for group in groups for one in group["params"])
+        return sum(weight.numel() for weight in weights if weight.requires_grad)
 
     def tell_facts(self) -> None:
         """What the script does, and what the probe costs it."""
@@ -158,20 +182,30 @@ class Span:
             anchor="loader" if anchors.by_loader else "optimizer",
             steps_before=self.flat_after,
             optimizers=[type(optimizer).__name__ for optimizer in anchors.optimizers.values()],
-            loader=_loader_facts(anchors.loader) if anchors.by_loader else None,
+            loader=_loader_facts(anchors) if anchors.source is not None else None,
             batches_per_step=max(1, anchors.batches_count),
             compiled=self.seen.compiled,
             cudnn_search=torch.backends.cudnn.benchmark,
             convolutions=any("convolution" in name for name in self.seen.operators),
             notes=notes(self.seen),
             hooks_s=self.hooks_s,
+            host=dict(self.seen.host),
+            unset=unset(self.plan, anchors, self.seen.compiled),
         )
 
 
-def _loader_facts(loader: Any) -> dict[str, Any]:
+def _loader_facts(anchors: Anchors) -> dict[str, Any]:
+    loader, batches = anchors.source, None
+    with contextlib.suppress(TypeError):  # without a length
+        batches = len(loader)
     return {
         "workers": loader.num_workers,
         "prefetch": loader.prefetch_factor,
         "pin_memory": bool(loader.pin_memory),
-        "batch": loader.batch_size or getattr(loader.batch_sampler, "batch_size", None),
+        "batch": batch_of(loader),
+        "sampled": loader.batch_size is None,
+        "dealt": is_dealt(loader.dataset, loader.worker_init_fn),
+        "threaded": not anchors.by_loader,
+        "batches": batches,
+        "starts_s": 0.0 if loader.persistent_workers else anchors.start_s,
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -21,7 +22,7 @@ NO_CUDA = "the step runs without CUDA"
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PROBE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Files of torch that read or wait because the script told them to.
-_ON_BEHALF = (_TORCH + "_tensor.py", _TORCH + "utils" + os.sep)
+_ON_BEHALF = (_TORCH + "_tensor.py", _TORCH + "_tensor_str.py", _TORCH + "utils" + os.sep)
 
 
 @dataclass
@@ -35,6 +36,9 @@ class Seen:
     calls: Mapping[str, int]  # by the name that seen.py gives
     compiled: bool  # the script compiled something
     autocast: bool  # was active in a module's forward
+    # Of the script: how often each calls what, and its share of the step outside of torch.
+    lines: Mapping[str, Counter[str]] = field(default_factory=dict)
+    host: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def on_cuda(self) -> bool:
