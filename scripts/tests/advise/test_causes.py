@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpulift.advise.evidence import BASELINE
 from tests.advise import scripts
 from tests.advise.scripts import Ended, Forks
 
@@ -99,8 +100,8 @@ def test_a_cause_that_can_be_switched_off(
     ended = forks.run(tmp_path, text(setup, step), "replay", only=SWITCHES)
     notes_of(ended)
     assert tried(ended) == names
-    assert ended.said.checks[scripts.BASELINE].bits
-    assert {window.arm for window in ended.said.windows} == names | {scripts.BASELINE}
+    assert ended.said.checks[BASELINE].bits
+    assert {window.arm for window in ended.said.windows} == names | {BASELINE}
     assert all(ended.said.checks[name].bits == bits for name in names)
 
 

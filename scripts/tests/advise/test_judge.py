@@ -354,6 +354,7 @@ def test_a_setting_whose_process_failed(broken: Process, why: str) -> None:
 
 
 def with_facts(process: Process, **changes: object) -> Process:
+    assert process.facts is not None
     return replace(process, facts=msgspec.structs.replace(process.facts, **changes))
 
 

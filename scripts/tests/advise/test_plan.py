@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -63,7 +64,7 @@ def test_prefetch() -> None:
         ("batch_2x", {"batch": None}, "the loader tells no size of batches"),
     ],
 )
-def test_what_would_not_take_is_not_tried(name: str, told: dict[str, object], why: str) -> None:
+def test_what_would_not_take_is_not_tried(name: str, told: dict[str, Any], why: str) -> None:
     assert named(SEEN, name).why_not == ""
     assert named(with_loader(**told), name).why_not == why
 
