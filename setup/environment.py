@@ -456,7 +456,8 @@ def download(folder: Path, version: str, only: set[str]) -> None:
         arguments += ["--python-version", version, "--implementation", "cp"]
         packages.run_pip(python, [*arguments, *platforms(), "-r", str(chosen)], Path(scratch))
     as_there = " with the variables that --needs was called with" if only else ""
-    say(f"{folder} is complete; on the other machine: GPULIFT_WHEELHOUSE={folder} ./gpulift setup{as_there}")
+    named = shlex.quote(str(folder))
+    say(f"{folder} is complete; on the other machine: GPULIFT_WHEELHOUSE={named} ./gpulift setup{as_there}")
 
 
 def main(arguments: list[str]) -> int:

@@ -141,7 +141,9 @@ int exit_code_of(const std::vector<RecordSummary>& records) {
     return std::any_of(records.begin(), records.end(),
                        [&](const RecordSummary& record) { return record.outcome == outcome; });
   };
-  if (any("failed") || any("error")) return kFailed;
+  const bool has_failed_arm = std::any_of(records.begin(), records.end(),
+                                          [](const RecordSummary& record) { return !record.failed_arm.empty(); });
+  if (any("failed") || any("error") || has_failed_arm) return kFailed;
   return any("ok") ? 0 : kNothingRan;
 }
 

@@ -454,6 +454,7 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
       {"sleeps", "error", "the worker of arm baseline did not answer within 2 s (see --timeout)"},
       {"raises", "error", "the worker of arm baseline: ValueError: raised on purpose"},
       {"gives_no_number", "failed", "arm other does not give the same result: error nan"},
+      {"hides_time", "failed", "arm other: its marks are not around its work"},
       {"imports_nothing", "skipped", "the Python package gpulift_no_such_package is not installed"},
       {"measures_no_number", "error", "ValueError: the metric speed is not finite"},
       {"has_undeclared_python", "error", "the Python arms that the technique declares"},
@@ -476,6 +477,17 @@ TEST_F(Program, EveryOtherCaseIsMeasuredAndKept) {
     EXPECT_THAT(lines_of(result.errors),
                 Contains(AllOf(HasSubstr(std::string("does:") + misdeed.does), HasSubstr(misdeed.reason))));
   }
+}
+
+TEST_F(Program, AWrongArmFailsTheRunAndTheOthersAreKept) {
+  const Result result = measure(modules({"script_wrong"}), {"--launches", "1"});
+  EXPECT_EQ(result.exit_code, 1);
+  const std::string wrong = "failed: arm wrong does not give the same result: error 1.0";
+  EXPECT_THAT(lines_of(result.errors), Contains(HasSubstr("launch 1 of 1: ok, but " + wrong)));
+  const Json record = record_of("script_wrong");
+  EXPECT_EQ(record.at("outcome"), "ok");
+  EXPECT_TRUE(record.at("arms")[1].contains("windows"));
+  EXPECT_EQ(record.at("arms")[2].at("outcome"), "failed");
 }
 
 // Google Benchmark aborted where repetitions had different numbers of iterations, as a failed one has.

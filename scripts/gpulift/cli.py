@@ -62,6 +62,7 @@ from gpulift.verdicts.duets import duet_rows
 
 app = make_app(completion=True)
 TO_SHELLS = ("--install-completion", "--show-completion")
+SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"  # else typer takes no name of one
 LAUNCHERS = ("setup", "test", "wheel")  # commands that ./gpulift has without us
 
 app.command()(run)
@@ -258,6 +259,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for command in LAUNCHERS:
             app.command(command)(lambda: None)
     _name_commands()
-    # A shell completes `./gpulift` by the name behind the last slash.
-    name = "gpulift" if given[:1] and given[0] in TO_SHELLS else place.PROGRAM
-    return call(app, with_command(with_default(given)) or ["--help"], name)
+    if given[:1] and given[0] in TO_SHELLS:
+        os.environ[SHELL_IS_NAMED] = "1"
+        named_shell = given if given[1:] else [*given, _shell()]
+        return call(app, named_shell, "gpulift")  # as a shell completes `./gpulift`, too
+    return call(app, with_command(with_default(given)) or ["--help"], place.PROGRAM)
+
+
+def _shell() -> str:
+    """That from which we are called: images and cron have one that completes nothing."""
+    import shellingham  # typer's own
+
+    try:
+        return str(shellingham.detect_shell()[0])
+    except (shellingham.ShellDetectionFailure, OSError):
+        return ""

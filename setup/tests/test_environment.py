@@ -389,9 +389,12 @@ def test_download_refuses_other_pythons(version: str, tmp_path: Path) -> None:
 
 
 def test_a_download_takes_what_is_named_and_leaves_the_checkout_alone(
-    place: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    place: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = tmp_path_factory.mktemp("wheels")
+    folder = tmp_path_factory.mktemp("wheels") / "a b"
     asked = []
 
     def log(python: Path, arguments: list[str], scratch: Path) -> None:
@@ -404,6 +407,7 @@ def test_a_download_takes_what_is_named_and_leaves_the_checkout_alone(
     monkeypatch.setenv("GPULIFT_TORCH", "off")
     for only in (set(), {"cuda", "typer", "orjson"}):
         environment.download(folder, "3.12", only)
+    assert f": GPULIFT_WHEELHOUSE='{folder}' ./gpulift setup\n" in capsys.readouterr().err
     whole, part = asked
     assert whole == packages.locked_names(["base", "tools", "arms", "cuda"])
     assert part == {*packages.locked_names(["cuda"]), "typer", "orjson"}

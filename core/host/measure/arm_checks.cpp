@@ -52,6 +52,14 @@ void compare_values(std::vector<Entry>& entries) {
   }
 }
 
+/// Beside a baseline alone a failed arm leaves nothing to tell.
+void require_other_than_failed(std::vector<Entry>& entries) {
+  if (usable_of(entries).size() > 1) return;
+  for (const Entry& entry : entries) {
+    if (entry.record.result.outcome == Outcome::kFailed) throw Failed(entry.record.result.reason);
+  }
+}
+
 void require_roof(const ArmRecord& arm) {
   if (!arm.cost || arm.cost->roof.empty() || is_roof(arm.cost->roof)) return;
   throw Failed("arm " + arm.name + ": its cost names the roof '" + arm.cost->roof +
@@ -93,6 +101,7 @@ void ArmChecks::check(std::vector<Entry>& entries, const std::vector<std::size_t
   for (const std::size_t place : order) {
     if (entries[place].arm.worker) prepare(entries[place]);  // its process allocates before it is checked
   }
+  require_other_than_failed(entries);
   compare_values(entries);
   for (const Entry& entry : entries) require_roof(entry.record);
 }
@@ -144,6 +153,9 @@ void ArmChecks::prepare(Entry& entry) {
     record.result = {Outcome::kSkipped, unsupported.what()};
   } catch (const OutOfMemory& exhausted) {  // what the arm took is free again, and the others may fit
     record.result = out_of_memory(exhausted);
+  } catch (const Failed& failed) {  // what is right of the others is no less so
+    if (record.baseline || job_.is_duet()) throw;
+    record.result = {Outcome::kFailed, failed.what()};
   }
 }
 

@@ -84,6 +84,18 @@ void require_aligned_clocks(const ArmRecord& arm) {
   }
 }
 
+void require_own_time(const ArmRecord& arm) {
+  const ArmSamples& samples = *arm.samples;
+  const auto tells_other = [&](const Window& window) {
+    return tells_other_time(window, samples.steps_per_window, samples.lead_in_steps);
+  };
+  if (arm.clock == Clock::kHost || !std::all_of(samples.windows.begin(), samples.windows.end(), tells_other)) return;
+  const Window& window = samples.windows.front();
+  throw Failed("arm " + arm.name + ": its marks are not around its work: a window took " +
+               std::to_string(*window.device_s * 1e3) + " ms between them, and " + std::to_string(window.host_s * 1e3) +
+               " ms by the host's clock");
+}
+
 // Windows without this value are none with a wrong one.
 void refuse_implausible_cpu(const ArmRecord& record, ArmSamples& samples, int cores,
                             std::map<std::string, std::string>& notes) {
@@ -208,6 +220,7 @@ void CaseMeasurement::measure(std::vector<Entry> entries) {
     if (!arm.result.ok()) continue;
     require_precondition(arm);
     require_aligned_clocks(arm);
+    require_own_time(arm);
     require_plausible(arm);
   }
 }

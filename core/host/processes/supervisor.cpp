@@ -187,7 +187,8 @@ void Supervisor::keep(const Job& job, const Json& record) {
   RecordSummary summary = summary_of(record);
   if (!summary.notes.empty()) notes_[summary.case_name].update(summary.notes);
   done_[record_key(summary)] = arms_of(summary);
-  progress_.end(step_name(job, settings_), summary.failure.empty() ? "ok" : summary.failure,
+  const std::string outcome = summary.failed_arm.empty() ? "ok" : "ok, but " + summary.failed_arm;
+  progress_.end(step_name(job, settings_), summary.failure.empty() ? outcome : summary.failure,
                 planned_s(job, settings_, 1));
   records_.add(std::move(summary));
 }

@@ -66,6 +66,14 @@ bool exceeds_all_cores(double cpu_s, double window_s, int cores) {
   return cores > 0 && cpu_s > kImplausible * cores * window_s + kTick_s;
 }
 
+bool tells_other_time(const Window& window, std::int64_t steps, std::int64_t lead_in_steps) {
+  constexpr double kMostOfDevice = 1.6;
+  if (!window.device_s) return false;
+  const double with_lead_in = static_cast<double>(steps + lead_in_steps) / static_cast<double>(steps);
+  return window.host_s > kMostOfDevice * with_lead_in * *window.device_s ||
+         *window.device_s > kImplausible * window.host_s;
+}
+
 std::optional<double> operations_per_clock(int architecture, const std::string& type) {
   const auto& table = peaks().at("operations");
   const auto found = table.find(std::to_string(architecture));

@@ -119,6 +119,17 @@ TEST(PhysicalLimit, IsUnknownWhereTheDriverGivesZero) {
     EXPECT_FALSE(physical_limit("gemm/bf16", without(fact))) << fact;
 }
 
+TEST(TellsOtherTime, IsFarBelowWhatTheHostSawOrAboveIt) {
+  const auto tells = [](double host_s, double device_s, std::int64_t lead_in_steps = 0) {
+    return tells_other_time({.host_s = host_s, .device_s = device_s}, 2, lead_in_steps);
+  };
+  EXPECT_TRUE(tells(1, 0.1));
+  EXPECT_FALSE(tells(1, 0.7)) << "which launches may have waited for";
+  EXPECT_FALSE(tells(1, 0.5, 1)) << "the lead-in was not done yet";
+  EXPECT_TRUE(tells(1, 1.1)) << "more than passed";
+  EXPECT_FALSE(tells_other_time({.host_s = 1}, 2, 0)) << "there are no marks";
+}
+
 TEST(ExceedsAllCores, IsMoreThanTheirTimeAndATick) {
   EXPECT_TRUE(exceeds_all_cores(0.062, 0.0027, 16));
   EXPECT_FALSE(exceeds_all_cores(0.0432, 0.0027, 16)) << "all of them";

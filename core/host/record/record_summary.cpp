@@ -56,8 +56,11 @@ RecordSummary summary_of(const Json& record) {
                         .ceiling = record.value("ceiling", false),
                         .notes = record.value("notes", Json::object()),
                         .source = record.value("source", Json())};
-  for (const Json& arm : record.value("arms", Json::array()))
+  for (const Json& arm : record.value("arms", Json::array())) {
     summary.arms.push_back(arm_summary_of(arm, summary.failure));
+    const bool is_wrong = arm.at("outcome") == "failed" || arm.at("outcome") == "error";
+    if (is_wrong && summary.failure.empty()) summary.failed_arm = failure_of(arm);
+  }
   if (const Json& stop = record.value("stop", Json::object()); stop.contains("reached_half_width"))
     summary.half_width = stop.at("reached_half_width");
   return summary;

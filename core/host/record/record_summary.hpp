@@ -26,7 +26,8 @@ struct RecordSummary {
   std::string arm = {};   // of a duet
   int launch = 0;
   std::string outcome = {};
-  std::string failure = {};  // outcome and reason of all but "ok"
+  std::string failure = {};     // outcome and reason of all but "ok"
+  std::string failed_arm = {};  // of one that is "ok": outcome and reason of an arm that is wrong, not just skipped
   bool ceiling = false;
   std::vector<ArmSummary> arms = {};  // the baseline first
   std::optional<double> half_width = {};

@@ -30,6 +30,14 @@ TEST(SummaryOf, NamesCaseAndLaunchAndWhatWasNoted) {
   EXPECT_EQ(summary.find("pinned")->metrics.dump(), "{}") << "it was measured, and said nothing of itself";
 }
 
+TEST(SummaryOf, NamesAnArmThatIsWrongButNoneThatIsSkipped) {
+  Json wrong = record();
+  EXPECT_EQ(summary_of(wrong).failed_arm, "");
+  wrong["arms"][2]["outcome"] = "failed";
+  EXPECT_EQ(summary_of(wrong).failed_arm, "failed: no memory");
+  EXPECT_EQ(summary_of(wrong).failure, "") << "the others were measured";
+}
+
 TEST(SummaryOf, TakesTheMedianStepByTheClockThatJudgesTheArm) {
   const RecordSummary summary = summary_of(record());
   EXPECT_DOUBLE_EQ(summary.find("pageable")->step_s, 0.1);

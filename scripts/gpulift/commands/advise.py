@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -26,6 +25,7 @@ from gpulift.ground import place, terminal
 from gpulift.ground.arguments import Json, Wide, named, require_above_0
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INTERRUPTED, GpuliftError
+from gpulift.ground.programs import require_program
 
 SILENCE_S = 600.0
 THROWN_AWAY = (
@@ -125,8 +125,7 @@ def _require(asked: Asked, only: str | None, out: Path | None) -> None:
     program = asked.command.arguments[0]
     if not program:
         raise GpuliftError("name a command after --")
-    if shutil.which(program, path=asked.command.environment.get("PATH")) is None:
-        raise GpuliftError(f"{program}: there is no such program")
+    require_program(program, asked.command.environment.get("PATH"))
     if out is not None:
         require_new(out)
 

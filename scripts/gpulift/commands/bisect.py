@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +12,33 @@ import typer
 
 from gpulift.commands import gate_jobs
 from gpulift.commands.shared import Gpu
+from gpulift.gate.ancestry import Ancestry
+from gpulift.gate.judge import GateResult
 from gpulift.gate.metrics import Metric
 from gpulift.gate.repositories import Repository
+from gpulift.ground import text
 from gpulift.ground.arguments import time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, OK, GpuliftError
 from gpulift.verdicts.decision import EQUIVALENT, IMPROVED, REGRESSED, SKIPPED
 
 WORSE, SAME, UNTOLD = "worse", "no worse", "cannot be told"
-Judge = Callable[[str, str], str]  # of a base and a head
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is said of a commit against another, how many times as long it takes or why that cannot
+    be told."""
+
+    word: str
+    why: str = ""
+    ratio: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.word}{': ' if self.why else ''}{self.why}"
+
+
+Judge = Callable[[str, str], Found]  # of a base and a head
 
 
 def bisect(
@@ -75,33 +93,35 @@ def bisect(
     )
 
     environment = gate_jobs.callers_environment()
-    least = threshold
+    judged: list[Found] = []
 
-    def judge(base: str, head: str) -> str:
-        nonlocal least
+    def judge(base: str, head: str) -> Found:
+        least = max(threshold, half_of(judged[0].ratio)) if judged else threshold
         both = replace(asked, base=base, head=head, threshold=least)
         try:
-            result, _ = gate_jobs.run(both, environment)
+            found = found_in(gate_jobs.run(both, environment)[0])
         except GpuliftError as error:
-            if error.exit_code != FAILED:
+            if error.exit_code != FAILED and not judged:  # of the ends, so of all
                 raise
-            say(f"{head[:7]} {UNTOLD}: {error}")  # it does not build, or does not run
-            return UNTOLD
-        (row,) = (one for one in result.rows if one.verdict.verdict != SKIPPED)
-        verdict = row.verdict.verdict
-        found = {REGRESSED: WORSE, EQUIVALENT: SAME, IMPROVED: SAME}.get(verdict, UNTOLD)
-        factor = row.verdict.difference
-        times = f", {factor.ratio.value:.3f} times as long" if factor else ""
-        say(f"{head[:7]} against {base[:7]}: {found}{times}")
-        if factor and found == WORSE and least == threshold:  # of the two ends, which come first
-            least = max(threshold, half_of(factor.ratio.value))
+            found = Found(UNTOLD, str(error))  # it does not build, or cannot run
+        say(f"{head[:7]} against {base[:7]}: {found}")
+        judged.append(found)
         return found
 
     repository = Repository.here(Path.cwd())
-    commits = [repository.commit(good), *repository.between(good, bad)]
-    culprit, parent = search(commits, judge, f"{good} and {bad}")
+    ends = (repository.commit(good), repository.commit(bad))
+    culprit, parent = search(Ancestry(repository.root), judge, ends, f"{good} and {bad}")
     typer.echo(f"{repository.described(culprit)} made it slower; its parent {parent[:7]} is not")
     raise typer.Exit(OK)
+
+
+def found_in(result: GateResult) -> Found:
+    """What a gate of one number says of its head."""
+    rows = [one.verdict for one in result.rows]
+    verdict = next((one for one in rows if one.verdict != SKIPPED), rows[0])
+    word = {REGRESSED: WORSE, EQUIVALENT: SAME, IMPROVED: SAME}.get(verdict.verdict, UNTOLD)
+    ratio = verdict.difference.ratio.value if verdict.difference else 1.0
+    return Found(word, verdict.reason if word == UNTOLD else f"{ratio:.3f} times as long", ratio)
 
 
 def half_of(ratio: float) -> float:
@@ -110,36 +130,53 @@ def half_of(ratio: float) -> float:
     return math.sqrt(ratio) - 1
 
 
-def search(commits: Sequence[str], judge: Judge, ends: str) -> tuple[str, str]:
-    """The first commit that is worse, and the one before it; the first is the good one. Raises
-    GpuliftError where that cannot be told."""
-    good = commits[0]
-    if len(commits) < 2:
-        raise GpuliftError(f"there is no commit between {ends}")
-    if (found := judge(good, commits[-1])) != WORSE:
-        told = "whether they differ" if found == UNTOLD else "the second"
-        verb = "" if found == UNTOLD else "is "
-        raise GpuliftError(f"{ends}: {told} {verb}{found}", INCONCLUSIVE)
-    low, high = 0, len(commits) - 1
-    untold: set[int] = set()
-    while left := [at for at in range(low + 1, high) if at not in untold]:
-        say(f"{high - low - 1} commits are left to look at")
-        middle = min(left, key=lambda at: abs(2 * at - low - high))
-        found = judge(good, commits[middle])
-        if found == WORSE:
-            high = middle
-        elif found == SAME:
-            low = middle
+def search(ancestry: Ancestry, judge: Judge, both: tuple[str, str], ends: str) -> tuple[str, str]:
+    """The first commit that is worse than the good one, and its parent. Raises GpuliftError where
+    that cannot be told."""
+    good, bad = both
+    shared = _shared(ancestry, judge, both, ends)
+    goods, untold = list(shared), dict[str, Found]()
+    while left := [one for one in ancestry.between(goods, bad) if one not in untold]:
+        say(f"{text.counted(len(left), 'commit')} left to look at")
+        found = judge(good, left[0])
+        if found.word == WORSE:
+            bad = left[0]
+        elif found.word == SAME:
+            goods.append(left[0])
         else:
-            untold.add(middle)
-    if high - low > 1:
-        names = ", ".join(commit[:7] for commit in commits[low + 1 : high + 1])
-        raise GpuliftError(f"it is one of {names}: the others cannot be told", INCONCLUSIVE)
-    culprit, parent = commits[high], commits[low]
-    if low > 0 and (found := judge(parent, culprit)) != WORSE:
+            untold[left[0]] = found
+    if passed := ancestry.between(goods, bad):
+        names = ", ".join(commit[:7] for commit in (*passed, bad))
+        why = "; ".join(dict.fromkeys(str(untold[commit]) for commit in passed))
+        raise GpuliftError(f"it is one of {names}: all but the last {why}", INCONCLUSIVE)
+    parent = ancestry.parent(bad, shared)
+    if parent != good and (found := judge(parent, bad)).word != WORSE:
         raise GpuliftError(
-            f"{culprit[:7]} is the first that is worse than {good[:7]}, but against its parent"
+            f"{bad[:7]} is the first that is worse than {good[:7]}, but against its parent"
             f" {parent[:7]} it is {found}: it came in several steps, or by chance",
             INCONCLUSIVE,
         )
-    return culprit, parent
+    return bad, parent
+
+
+def _shared(ancestry: Ancestry, judge: Judge, both: tuple[str, str], ends: str) -> list[str]:
+    """Where the search begins: the good one, or commits as good that the bad one follows, too."""
+    good, bad = both
+    shared = ancestry.shared(good, bad)
+    if bad in shared:
+        raise GpuliftError(f"there is no commit between {ends}: --good names the earlier one")
+    if not shared:
+        raise GpuliftError(
+            f"{ends} have no commit in common; in a shallow clone git fetch --unshallow gets it"
+        )
+    if (found := judge(good, bad)).word != WORSE:
+        told = "whether they differ" if found.word == UNTOLD else "the second is"
+        raise GpuliftError(f"{ends}: {told} {found}", INCONCLUSIVE)
+    for fork in shared:
+        if fork != good and (found := judge(good, fork)).word != SAME:
+            raise GpuliftError(
+                f"{ends} part at {fork[:7]}, which against the first is {found}: name a --good that"
+                " the second follows",
+                INCONCLUSIVE,
+            )
+    return shared

@@ -19,6 +19,7 @@ from gpulift.ground.arguments import Filter, Wide, named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import USAGE, GpuliftError
 from gpulift.ground.steps import step
+from gpulift.ground.text import visible
 from gpulift.records.read import read_results
 from gpulift.verdicts import decision, thresholds
 from gpulift.verdicts.explain import attribution, explain, run_launch_data
@@ -148,12 +149,12 @@ def rows_table(found: Comparison, show_all: bool) -> Table:
     told = [_cells(row, found) for row in rows]
     title = "Time of head against base (below 0: head is faster)"
     unit = UNITS[found.unit]
-    numbers = ("change", "95 % interval", unit)
+    numbers = ("base", "head", "change", "95 % interval", unit)
     reason = ["reason"] if any(one[-1] for one in told) else []
     columns = ("verdict", "technique", "case", "arm", *numbers, *reason)
     table = terminal.titled(title, [unit, "reason"], columns, numbers)
     for one in told:
-        table.add_row(*(Text(cell) for cell in one[: len(table.columns)]))
+        table.add_row(*(Text(visible(cell)) for cell in one[: len(table.columns)]))
     return table
 
 
@@ -186,7 +187,7 @@ def _show(found: Comparison, show_all: bool, wide: bool) -> None:
 
 def _print(screen: Console, lines: Sequence[str]) -> None:
     for line in lines:
-        screen.print(line, soft_wrap=True, markup=False)
+        screen.print(visible(line), soft_wrap=True, markup=False)
 
 
 def _cells(row: Row, found: Comparison) -> list[str]:
@@ -195,6 +196,7 @@ def _cells(row: Row, found: Comparison) -> list[str]:
         row.technique,
         text.case_label(row.case_id),
         row.arm,
+        *cells.sides(row, found.unit),
         cells.change(row),
         cells.interval(row),
         cells.units(row, found.unit),
@@ -211,7 +213,7 @@ def _explanation(found: Comparison, row: Row) -> str:
     facts += [f"the work may differ: {one}" for one in found.work.get(row.technique, ())]
     lines = [step(steps.COMPARABILITY, fact) for fact in facts]
     lines += explain(row.base, row.head, row.verdict, found.unit)
-    return "\n  ".join([f"{row.name}: {row.verdict.verdict}", *lines])
+    return "\n  ".join(map(visible, [f"{row.name}: {row.verdict.verdict}", *lines]))
 
 
 def _row_data(row: Row, unit: str) -> dict[str, Any]:

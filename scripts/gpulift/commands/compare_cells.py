@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpulift.verdicts import decision
+from gpulift.verdicts import decision, explain
 from gpulift.verdicts.decision import Difference
 from gpulift.verdicts.two_sets import UNITS, Comparison, Row, values
 
@@ -59,6 +59,11 @@ def untold(found: Comparison) -> Iterator[str]:
         yield f"{count} skipped: {reason}"
     if more := sum(count for _, count in reasons[NAMED:]):
         yield f"{more} skipped for {len(reasons) - NAMED} other reasons"
+
+
+def sides(row: Row, unit: str) -> tuple[str, str]:
+    """What is compared, of base and of head."""
+    return explain.sides(row.base, row.change, unit) if row.change is not None else (NONE, NONE)
 
 
 def change(row: Row) -> str:

@@ -51,13 +51,14 @@ def _table(rows: Sequence[Row], found: Comparison) -> Iterator[str]:
         return
     unit, family = found.unit, found.family
     reasons = any(cells.reason(row, family) for row in rows)
-    head = ("", "row", "change", "95 % interval", UNITS[unit])
+    head = ("", "row", "base", "head", "change", "95 % interval", UNITS[unit])
     yield f"| {' | '.join((*head, 'reason') if reasons else head)} |"
     yield f"|{' --- |' * (len(head) + reasons)}"
     for row in rows[:MOST_ROWS]:
         told = [
             f"{MARKS[row.verdict.verdict]} {row.verdict.verdict}",
             code(row.name),
+            *cells.sides(row, unit),
             cells.change(row),
             cells.interval(row),
             cells.units(row, unit),

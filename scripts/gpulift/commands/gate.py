@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +16,14 @@ from gpulift.commands.selecting import SameFilter
 from gpulift.commands.shared import Gpu, options_given
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty
+from gpulift.gate import job_output
 from gpulift.gate import output as gate_output
-from gpulift.gate.attribution import attribute
+from gpulift.gate.attribution import attribute, beside
 from gpulift.gate.builds import Build, BuildFailed, find_build, own_build, require_known
 from gpulift.gate.environments import Sides, asked_environments, find_sides
 from gpulift.gate.evidence import COMMANDS, Evidence, read_evidence, require_one_machine, save
 from gpulift.gate.judge import GateResult, RowResult, judge
-from gpulift.gate.launches import read_records
+from gpulift.gate.launches import GateRecords, read_records
 from gpulift.gate.measure import measure
 from gpulift.gate.metrics import Metric
 from gpulift.gate.programs import Settings
@@ -36,6 +38,7 @@ from gpulift.ground.arguments import (
 )
 from gpulift.ground.entry import say
 from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError
+from gpulift.ground.text import visible
 from gpulift.verdicts import thresholds
 from gpulift.verdicts.decision import ARM_TIME_S, DECISION_METHOD
 
@@ -74,6 +77,18 @@ OF_TECHNIQUES = {
     "explain": "--explain",
 }
 TOOLS = ("--gbench", "--nvbench", "--pytest")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The ways in which verdicts are shown, and the rows that are explained."""
+
+    as_json: bool
+    as_markdown: bool
+    github: bool
+    explained: Sequence[RowResult]
+    junit: Path | None
+    bmf: Path | None
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
@@ -160,8 +175,8 @@ def gate(
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
-            help="Of a command: wall (the default), stdout:REGEX with a group, or FILE.json:PATH;"
-            " lower is better; may be repeated.",
+            help="Of a command: wall (the default), stdout:REGEX with a group (else on stderr), or"
+            " FILE.json:PATH; lower is better; may be repeated.",
         ),
     ] = None,
     higher: Annotated[
@@ -182,7 +197,8 @@ def gate(
         str,
         typer.Option(
             metavar="CMD",
-            help="Shell command that prepares either checkout once; $GPULIFT_CHECKOUT is yours.",
+            help="Shell command that prepares either checkout once, and where it calls pip has an"
+            " environment of its own on each side; $GPULIFT_CHECKOUT is yours.",
         ),
     ] = "",
     plant: Annotated[
@@ -271,14 +287,7 @@ def gate(
         )
         result, folder = _measured(asked, explain)
     explained = [] if explain is None else gate_output.rows_of(result, explain)
-    if junit is not None:
-        gate_output.write_junit(result, junit)
-    if result.setup.mode == COMMANDS:
-        gate_jobs.show(result, folder, as_json=as_json, as_markdown=as_markdown, bmf=bmf)
-    else:
-        _show(result, folder, explained, as_json)
-    for text in gate_output.github(result) if github else ():
-        typer.echo(text)
+    _show(result, folder, Shown(as_json, as_markdown, github, explained, junit, bmf))
     raise typer.Exit(result.exit_code)
 
 
@@ -327,7 +336,8 @@ def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
     require_one_machine(made.folder)
     result = judge(evidence)
     if evidence.ended:  # one that the budget broke off has no result, as after an interrupt
-        save(made.folder, evidence.setup, _document(result, made.folder))
+        records = read_records(made.folder, evidence.setup)
+        save(made.folder, evidence.setup, _document(result, records))
     return result, made.folder
 
 
@@ -351,21 +361,38 @@ def _builds(asked: Asked) -> tuple[Build, Build]:
         raise
 
 
-def _show(result: GateResult, folder: Path, explained: Sequence[RowResult], as_json: bool) -> None:
-    if as_json:
-        document = {**_document(result, folder), "evidence": str(folder)}
+def _show(result: GateResult, folder: Path, shown: Shown) -> None:
+    """In the ways that were asked for."""
+    of_job = result.setup.mode == COMMANDS
+    records = GateRecords(folder, {}) if of_job else read_records(folder, result.setup)
+    both = job_output.beside(result, folder) if of_job else beside(result, records)
+    if shown.junit is not None:
+        gate_output.write_junit(result, shown.junit, both)
+    if of_job:
+        gate_jobs.show(result, folder, shown.as_json, shown.as_markdown, shown.bmf)
+    elif shown.as_json:
+        document = {**_document(result, records), "evidence": str(folder)}
         typer.echo(json.dumps(document, indent=2, allow_nan=False))
-        return
-    for text in gate_output.lines(result):
+    else:
+        _show_lines(result, records, shown.explained, both)
+    for text in gate_output.github(result, both) if shown.github else ():
         typer.echo(text)
+
+
+def _show_lines(
+    result: GateResult,
+    records: GateRecords,
+    explained: Sequence[RowResult],
+    both: gate_output.Beside,
+) -> None:
+    for text in gate_output.lines(result, both):
+        typer.echo(visible(text))
     if explained:
-        records = read_records(folder, result.setup)
         causes = attribute(result, records)
         for text in gate_output.explain(result, explained, causes, records):
-            typer.echo(text)
-    typer.echo(f"evidence: {folder}")
+            typer.echo(visible(text))
+    typer.echo(f"evidence: {visible(str(records.folder))}")
 
 
-def _document(result: GateResult, folder: Path) -> dict[str, Any]:
-    records = read_records(folder, result.setup)
+def _document(result: GateResult, records: GateRecords) -> dict[str, Any]:
     return gate_output.as_json(result, attribute(result, records), records)

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import typer
 
@@ -20,24 +21,27 @@ from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty, make_new
 from gpulift.gate import job_output
 from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
-from gpulift.gate.evidence import COMMANDS, Row, Setup, save
-from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, RunFailed, environment_of, run_once
+from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Row, Setup, save
+from gpulift.gate.git import of_no_git
+from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, environment_of
 from gpulift.gate.judge import GateResult, judge
 from gpulift.gate.measure import Budget, Gate, measure
-from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading, read_all
+from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading, Untimed, read_all
 from gpulift.gate.pairs import Run
 from gpulift.gate.repositories import Repository, cache_folder
 from gpulift.gate.setup import require_new
+from gpulift.gate.trials import first_runs
 from gpulift.ground import place
 from gpulift.ground.arguments import require_above_0
 from gpulift.ground.entry import say
-from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
+from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.ground.programs import job_environment
+from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
 from gpulift.records.model import Record
 from gpulift.records.read import read_results
 from gpulift.verdicts import stats, thresholds
-from gpulift.verdicts.decision import AIM, DECISION_METHOD
+from gpulift.verdicts.decision import AIM, DECISION_METHOD, ERROR, INCONCLUSIVE, SKIPPED
 
 THRESHOLD = 0.01  # processes vary more than the windows of one
 TIMEOUT_S = 3600.0
@@ -46,6 +50,8 @@ SHORT_S = 3.0  # a launch, with as many pairs as fit, of which it takes the medi
 MOST_PAIRS = 5
 MORE = 1.5  # times that, of long commands, and never less than the usual time
 USUAL_S = 300.0
+PYTHONS = ("--base-python", "--head-python")
+THE_SAME = "the same as the base, so that only noise can differ"
 CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 MODEL_FILE = Path("/proc/cpuinfo")
 
@@ -109,18 +115,25 @@ class JobAsked:
 
 def callers_environment() -> dict[str, str]:
     """What commands get; ./gpulift hands it over once, so that it is asked for once."""
-    return {**(job_environment() or os.environ)}
+    return of_no_git(job_environment() or os.environ)
 
 
 def run(asked: JobAsked, callers: Mapping[str, str]) -> tuple[GateResult, Path]:
     """Measures and judges; returns the verdicts and the folder of the evidence."""
-    started_s = clock.monotonic()
     environment = {**callers}
     if asked.gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = str(asked.gpu)
-    job = _job(asked)
-    base, head, cache = _sides(asked, environment)
-    base_run, head_run = _trials(job, base, head)
+    with ExitStack() as held:
+        return _run(asked, environment, held)
+
+
+def _run(
+    asked: JobAsked, environment: Mapping[str, str], held: ExitStack
+) -> tuple[GateResult, Path]:
+    started_s = clock.monotonic()
+    job = _job(asked, environment)
+    base, head, cache, checkout = _sides(asked, environment, held)
+    base_run, head_run, head = first_runs(job, base, head, checkout, say)
     setup = _setup(asked, job, base.name, head.name, base_run, head_run)
     each_s = base_run.seconds + head_run.seconds
     pairs = pairs_of_launch(each_s)
@@ -150,12 +163,14 @@ def run(asked: JobAsked, callers: Mapping[str, str]) -> tuple[GateResult, Path]:
     result = judge(evidence)
     if evidence.ended:
         counts = {word: count for word, count in result.counts.items() if count}
-        save(gate.folder, evidence.setup, {"counts": counts, "exit_code": result.exit_code})
+        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        found = {"counts": counts, "exit_code": result.exit_code, "ended_at": at}
+        save(gate.folder, evidence.setup, found)
     return result, gate.folder
 
 
 def show(
-    result: GateResult, folder: Path, *, as_json: bool, as_markdown: bool, bmf: Path | None
+    result: GateResult, folder: Path, as_json: bool, as_markdown: bool, bmf: Path | None
 ) -> None:
     """The verdicts, in the way that was asked for."""
     if bmf is not None:
@@ -165,12 +180,12 @@ def show(
         typer.echo(json.dumps(document, indent=2, allow_nan=False))
         return
     for text in (job_output.markdown if as_markdown else job_output.lines)(result, folder):
-        typer.echo(text)
+        typer.echo(visible(text))
     if not as_markdown:
-        typer.echo(f"evidence: {folder}")
+        typer.echo(f"evidence: {visible(str(folder))}")
 
 
-def _job(asked: JobAsked) -> Job:
+def _job(asked: JobAsked, environment: Mapping[str, str]) -> Job:
     doors, limit_s = asked.doors, asked.timeout_s
     slowed = tuple(shlex.split(asked.plant))
     if not any((doors.gbench, doors.nvbench, doors.pytest, doors.script)):
@@ -187,24 +202,28 @@ def _job(asked: JobAsked) -> Job:
         raise GpuliftError("--metric is for a command behind --; these tools say their own numbers")
     if slowed:
         raise GpuliftError("--plant is for a command behind --")
-    suite, command, read = _tool(doors)
+    path = environment.get("PATH", os.defpath)
+    found = asked.pythons or shutil.which("python", path=path)
+    suite, command, read = _tool(doors, "python" if found else "python3")
     return Job(suite, (*command, *doors.command), read, limit_s)
 
 
-def _tool(doors: Doors) -> tuple[str, tuple[str, ...], Read]:
+def _tool(doors: Doors, python: str = "python") -> tuple[str, tuple[str, ...], Read]:
     """The name, the command and the reader of another tool's benchmarks."""
     if doors.gbench:
         wanted = (f"--benchmark_out={OUT}", "--benchmark_out_format=json")
-        return Path(doors.gbench).name, (_program(doors.gbench), *wanted), _benchmarks(read_gbench)
+        return Path(doors.gbench).name, (_program(doors.gbench), *wanted), _rows(read_gbench)
     if doors.nvbench:
         return (
             Path(doors.nvbench).name,
             (_program(doors.nvbench), "--json", OUT),
-            _benchmarks(read_nvbench),
+            _rows(read_nvbench),
         )
     if doors.pytest:
-        flags = ("-q", "-p", "no:cacheprovider", f"--benchmark-json={OUT}")
-        return "pytest", ("python", "-m", "pytest", doors.pytest, *flags), _benchmarks(read_pytest)
+        # Enabled, since a configuration may disable what is asked for here.
+        flags = ("-q", "-p", "no:cacheprovider", "--benchmark-enable", f"--benchmark-json={OUT}")
+        command = (python, "-m", "pytest", doors.pytest, *flags)
+        return "pytest", command, lambda run: read_pytest(run.out, run.printed + run.errors).rows
     launcher = str(machine.checkout_root() / "gpulift")
     program = (sys.executable, sys.argv[0]) if place.INSTALLED else (launcher,)
     bench = (*program, "bench", doors.script)
@@ -215,66 +234,60 @@ def _tool(doors: Doors) -> tuple[str, tuple[str, ...], Read]:
     )
 
 
+def _rows(read: Callable[[Path], Benchmarks]) -> Read:
+    return lambda run: read(run.out).rows
+
+
 def _program(named: str) -> str:
     """A path from the side's folder, which exec would look for on PATH without a slash."""
     return named if "/" in named else f"./{named}"
 
 
-def _benchmarks(read: Callable[[Path], Benchmarks]) -> Read:
-    """Reads a file of another tool; benchmarks without a time are said once."""
-    told: set[str] = set()
-
-    def rows(run: Finished) -> dict[str, Reading]:
-        found = read(run.out)
-        for line in found.untimed:
-            if line not in told:
-                say(f"without a time: {line}")
-        told.update(found.untimed)
-        return _some({name: Reading(time_s, "s") for name, time_s in found.seconds.items()})
-
+def _times(records: Iterable[tuple[str, Record]]) -> dict[str, Reading | Untimed]:
+    """Seconds of a step of each arm, or why there are none, by the name given with its record and
+    its own where there are several."""
+    rows: dict[str, Reading | Untimed] = {}
+    for name, record in records:
+        if not record.arms:
+            rows[name] = Untimed(record.reason, record.outcome == SKIPPED)
+        for arm in record.arms:
+            row = "/".join(filter(None, (name, arm.name if len(record.arms) > 1 else "")))
+            time = stats.step_time([record], arm.name)
+            untimed = Untimed(arm.reason or "has no windows", arm.outcome == SKIPPED)
+            rows[row] = Reading(time.value, "s") if time else untimed
     return rows
 
 
-def _times(records: Iterable[tuple[str, Record]]) -> dict[str, Reading]:
-    """Seconds of a step of each arm that was measured, by the name given with its record and its
-    own where there are several."""
-    rows = {}
-    for name, record in records:
-        for arm in (one.name for one in record.arms):
-            if time := stats.step_time([record], arm):
-                parts = (name, arm if len(record.arms) > 1 else "")
-                rows["/".join(filter(None, parts))] = Reading(time.value, "s")
-    return _some(rows)
-
-
-def _script(run: Finished) -> dict[str, Reading]:
+def _script(run: Finished) -> dict[str, Reading | Untimed]:
     records = [one for results in read_results([run.out]) for one in results.records]
+    if not records:
+        raise NoNumberError("no arm was run")
     return _times((record.case_id, record) for record in records)
 
 
-def _some(rows: dict[str, Reading]) -> dict[str, Reading]:
-    if not rows:
-        raise NoNumberError("no benchmark has a time")
-    return rows
-
-
-def _sides(asked: JobAsked, environment: Mapping[str, str]) -> tuple[JobSide, JobSide, Path]:
-    """Both sides, and where the evidence goes by default."""
+def _sides(
+    asked: JobAsked, environment: Mapping[str, str], held: ExitStack
+) -> tuple[JobSide, JobSide, Path, Path | None]:
+    """Both sides, where the evidence goes by default, and the user's checkout; the sides' folders
+    are `held`."""
     if asked.pythons is not None:
-        here, options = Path.cwd(), ("--base-python", "--head-python")
         base, head = (
-            JobSide(
-                named, here, environment_of(machine.find_interpreter(option, named), environment)
-            )
-            for option, named in zip(options, asked.pythons, strict=True)
+            _of_python(option, named, environment)
+            for option, named in zip(PYTHONS, asked.pythons, strict=True)
         )
-        return base, head, cache_folder(environment)
+        if base.python == head.python:
+            head = replace(head, name=f"{head.name}, {THE_SAME}")
+        return base, head, cache_folder(environment), None
     repository = Repository.here(Path.cwd())
     base_commit = repository.commit(asked.base or "")
     if asked.head is None:
         head_commit, head_said = repository.as_it_is()
     else:
-        head_commit, head_said = repository.commit(asked.head), asked.head
+        head_commit = repository.commit(asked.head)
+        head_said = f"{asked.head} ({head_commit[:7]})"
+    if repository.tree(base_commit) == repository.tree(head_commit):
+        head_said += f", {THE_SAME}"
+    held.enter_context(repository.held([base_commit, head_commit], environment, say))
     base, head = (
         repository.side(commit, said, asked.setup, environment, asked.timeout_s, say)
         for commit, said in (
@@ -282,34 +295,23 @@ def _sides(asked: JobAsked, environment: Mapping[str, str]) -> tuple[JobSide, Jo
             (head_commit, head_said),
         )
     )
-    return base, head, repository.cache(environment)
+    return base, head, repository.cache(environment), repository.root
 
 
-def _trials(job: Job, base: JobSide, head: JobSide) -> tuple[Run, Run]:
-    """One run of each side: whether it works, which rows it has, how long it takes."""
-    runs = []
-    with TemporaryDirectory(prefix="gpulift-gate-") as folder:
-        for word, side in (("base", base), ("head", head)):
-            say(f"one run of the {word} to begin with, {side.name}: {shlex.join(job.command)}")
-            if not side.folder.is_dir():
-                raise GpuliftError(f"{side.name} has no folder {side.folder.name}")
-            try:
-                runs.append(run_once(job, side, Path(folder) / word, float("inf")))
-            except RunFailed as failed:
-                raise GpuliftError(f"a run of the {word} {failed}", FAILED) from None
-    return runs[0], runs[1]
+def _of_python(option: str, named: str, environment: Mapping[str, str]) -> JobSide:
+    """A side that differs in its interpreter alone; refuses what is no Python."""
+    python = machine.find_python(option, named, (2, 0))
+    return JobSide(named, Path.cwd(), environment_of(python, environment), python=python)
 
 
 def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: Run) -> Setup:
-    """The rows that either side has, of which those of both are measured."""
-    rows = {name: Row(job.suite, "", name) for name in (*first.values, *second.values)}
-    if not first.values.keys() & second.values.keys():
+    """The rows that either side has, of which those with a number of both are measured."""
+    names = [*first.values, *second.values, *first.untimed, *second.untimed]
+    rows = {name: Row(job.suite, "", name) for name in names}
+    untimed = first.untimed.keys() | second.untimed.keys()
+    if not (first.values.keys() & second.values.keys() or untimed):
         raise GpuliftError("not comparable: base and head have no row in common", NOT_COMPARABLE)
-    alone = {
-        row.id: f"only in the {'base' if name in first.values else 'head'}"
-        for name, row in rows.items()
-        if (name in first.values) != (name in second.values)
-    }
+    told = {row.id: why for name, row in rows.items() if (why := _why_alone(name, first, second))}
     changes = thresholds.of_rows(
         asked.thresholds, [(row.technique, row.id) for row in rows.values()]
     )
@@ -322,12 +324,33 @@ def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: 
         certificate="",
         seed=asked.seed,
         rows=tuple(rows.values()),
-        unmeasurable=alone,
+        unmeasurable={row: why for row, (word, why) in told.items() if word == SKIPPED},
+        broken={row: why for row, (word, why) in told.items() if word == ERROR},
+        lost={row: why for row, (word, why) in told.items() if word == INCONCLUSIVE},
         least=asked.threshold,
         equivalent=AIM * asked.threshold,  # which the screen goes on to see
         least_changes=changes,
         planted_by_command=bool(asked.plant),
+        first_s={BASE: first.seconds, HEAD: second.seconds},
     )
+
+
+def _why_alone(name: str, base: Run, head: Run) -> tuple[str, str] | None:
+    """The verdict on a row that the sides do not both have a number of, and why."""
+    if name in base.values and name in head.values:
+        return None
+    before, after = base.untimed.get(name), head.untimed.get(name)
+    if before and not before.skipped:
+        return INCONCLUSIVE, f"no base: {before.reason}"
+    if after and not after.skipped:
+        return ERROR, f"head: {after.reason}"
+    if before:
+        return SKIPPED, before.reason
+    if name not in base.values:
+        return SKIPPED, after.reason if after else "only in the head"
+    if after:
+        return ERROR, f"head skips what the base measures: {after.reason}"
+    return INCONCLUSIVE, "only in the base"
 
 
 def pairs_of_launch(each_s: float) -> int:

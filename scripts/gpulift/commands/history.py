@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,23 +10,30 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from gpulift.commands.shared import print_json
 from gpulift.engine import machine
 from gpulift.gate import branch, history, job_output
-from gpulift.gate.evidence import COMMANDS, GATE_FILE, read_evidence
+from gpulift.gate.evidence import COMMANDS, GATE_FILE, Document, read_evidence
 from gpulift.gate.history import LEAST_POINTS, Change, Point
 from gpulift.gate.judge import judge
 from gpulift.gate.repositories import Repository
 from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, named
-from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError
+from gpulift.ground.entry import say
+from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError, write_error
+from gpulift.ground.lock import alone
 from gpulift.ground.near import near
+from gpulift.ground.whole import read_whole
+from gpulift.records.decode import decoded
 from gpulift.records.read import Run, read_results, run_folders
 from gpulift.verdicts.cases import TECHNIQUE, group_cases
 
 FOLDER = Path("gpulift-history")
 RECENT = 10
+# In the name of a gate's head; Pythons have none.
+HASH = re.compile(r"\(([0-9a-f]{7,64})\b(.*uncommitted)?")
 HELP = "What rows measured over time: add, show, alerts."
 Folder = Annotated[
     Path, typer.Option("--in", parser=named, metavar="FOLDER", help="Where the history is.")
@@ -53,16 +60,20 @@ def add(
     in_branch: Branch = None,
 ) -> None:
     """Adds the points of runs and gates, each once."""
-    held = _read(folder, in_branch)
-    points = history.joined(held, (point for path in results for point in _points(path)))
-    count = len(points) - len(held)
-    words = text.counted(count, "point")
-    if in_branch is not None and count:
-        root = Repository.here(Path.cwd()).root
-        content = history.lines_of(points)
-        branch.write(root, in_branch, history.FILE, content, f"Add {words}")
-    elif count:
-        history.write(folder, points)
+    more = [point for path in results for point in _points(path)]
+    lock = folder / history.LOCK if in_branch is None else branch.lock_of(_root())
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with alone(lock, lambda: say("another call adds to a history here; waiting for it")):
+            held, tip = _read(folder, in_branch)
+            points = history.joined(held, more)
+            words = text.counted(len(points) - len(held), "point")
+            if len(points) > len(held) and tip is not None:
+                tip.write(history.FILE, history.lines_of(points), f"Add {words}")
+            elif len(points) > len(held):
+                history.write(folder, points)
+    except OSError as error:
+        raise write_error(lock, error) from None
     typer.echo(f"{words} added, {len(points)} in all")
 
 
@@ -77,28 +88,40 @@ def show(
     picture: Annotated[
         Path | None, typer.Option(parser=named, metavar="FILE.svg", help="Draw the row.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(parser=named, metavar="FILE.html", help="A page with a small chart a row."),
+    ] = None,
 ) -> None:
     """Rows with their newest value and changes, or the points of one."""
-    rows = history.rows_of(_some(_read(folder, in_branch)))
-    if row is None:
-        if picture is not None:
-            raise GpuliftError("--picture draws one row: name it")
-        terminal.console().print(_overview(rows))
-        return
-    if row not in rows:
+    rows = _rows(folder, in_branch)
+    if row is None and picture is not None:
+        raise GpuliftError("--picture draws one row: name it")
+    if row is not None and row not in rows:
         close = ", ".join(near(row, rows))
         hint = f"; near it: {close}" if close else ""
         raise GpuliftError(f"{row!r} is no row of the history{hint}")
-    points = rows[row]
-    found = history.changes(row, points)
-    for point in points:
-        typer.echo(f"{point.at}  {_shown(point, point.value)}  {point.commit}  {point.machine}")
-    for line in _told(row, points, found):
-        typer.echo(line)
-    if picture is not None:
-        from gpulift.report.over_time import draw
+    found = {name: history.changes(name, rows[name]) for name in ([row] if row else rows)}
+    told = {name: list(_told(rows[name], changes)) for name, changes in found.items()}
+    if picture is not None or html is not None:
+        from gpulift.report import over_time
 
-        draw(row, points, found, picture)
+        levels = [
+            over_time.Level(name, rows[name], changes, told[name])
+            for name, changes in found.items()
+        ]
+        if picture is not None:
+            levels[0].drawn(title=levels[0].row).write_svg(picture)
+        if html is not None:
+            over_time.write_page(levels, html)
+    if row is None:
+        terminal.console().print(_overview(rows, told))
+        return
+    for point in rows[row]:
+        shown = (point.at, _shown(point, point.value), point.commit, point.machine)
+        typer.echo(text.visible("  ".join(shown)))
+    for line in told[row]:
+        typer.echo(line)
 
 
 @app.command()
@@ -113,11 +136,7 @@ def alerts(
 ) -> None:
     """Rows that lately became worse: exit code 1; 77 where no row has points enough to tell."""
     matches = machine.matcher(filter)
-    rows = {
-        name: points
-        for name, points in history.rows_of(_some(_read(folder, in_branch))).items()
-        if matches(name)
-    }
+    rows = {name: points for name, points in _rows(folder, in_branch).items() if matches(name)}
     enough = {name: points for name, points in rows.items() if len(points) >= LEAST_POINTS}
     worse = [
         change
@@ -136,17 +155,23 @@ def alerts(
     raise typer.Exit(FAILED if worse else OK if enough else NOTHING_RAN)
 
 
-def _read(folder: Path, in_branch: str | None) -> list[Point]:
+def _root() -> Path:
+    return Repository.here(Path.cwd()).root
+
+
+def _read(folder: Path, in_branch: str | None) -> tuple[list[Point], branch.Tip | None]:
+    """All points, and the branch as it was read."""
     if in_branch is None:
-        return history.read(folder)
-    content = branch.read(Repository.here(Path.cwd()).root, in_branch, history.FILE)
-    return history.points_of(content or "", f"{in_branch}:{history.FILE}")
+        return history.read(folder), None
+    tip = branch.tip(_root(), in_branch)
+    return history.points_of(tip.content(history.FILE) or "", f"{in_branch}:{history.FILE}"), tip
 
 
-def _some(points: list[Point]) -> list[Point]:
+def _rows(folder: Path, in_branch: str | None) -> dict[str, list[Point]]:
+    points, _ = _read(folder, in_branch)
     if not points:
         raise GpuliftError("there is no history yet: ./gpulift history add RUN makes one")
-    return points
+    return history.rows_of(points)
 
 
 def _points(path: Path) -> Iterator[Point]:
@@ -179,32 +204,37 @@ def _of_gate(folder: Path) -> Iterator[Point]:
     if evidence.setup.mode != COMMANDS:
         raise GpuliftError(f"{folder}: is a gate of techniques, which has ratios alone: add a run")
     result = judge(evidence)
-    ended = datetime.datetime.fromtimestamp(
-        (folder / GATE_FILE).stat().st_mtime, datetime.timezone.utc
-    )
+    document = decoded(read_whole(folder / GATE_FILE), Document, str(folder / GATE_FILE))
+    ended = (document.result or {}).get("ended_at")
+    if not isinstance(ended, str):
+        raise GpuliftError(
+            f"{folder}: does not say when it was measured: it was broken off, or is of an older"
+            " gpulift: gate again"
+        )
+    head = HASH.search(evidence.setup.head)
     for one in job_output.figures(result, job_output.launches_of(folder, result)):
         yield Point(
             row=one.result.row.id,
             value=one.head.value,
-            at=ended.isoformat(timespec="seconds"),
-            commit=evidence.setup.head,
+            at=ended,
+            commit=f"{head[1]}{'-dirty' if head[2] else ''}" if head else "",
             machine=evidence.setup.machine,
             unit=one.head.unit,
             higher=one.head.higher,
         )
 
 
-def _overview(rows: dict[str, list[Point]]) -> Table:
+def _overview(rows: dict[str, list[Point]], told: dict[str, list[str]]) -> Table:
     numbers = ("points", "newest")
     made = terminal.titled("History", numbers, ("row", *numbers, "changes"), numbers)
     for name, points in rows.items():
-        newest = points[-1]
-        told = "; ".join(_told(name, points, history.changes(name, points)))
-        made.add_row(name, str(len(points)), _shown(newest, newest.value), told)
+        newest = _shown(points[-1], points[-1].value)
+        cells = (name, str(len(points)), newest, "; ".join(told[name]))
+        made.add_row(*(Text(text.visible(cell)) for cell in cells))
     return made
 
 
-def _told(row: str, points: Sequence[Point], found: Sequence[Change]) -> Iterator[str]:
+def _told(points: Sequence[Point], found: Sequence[Change]) -> Iterator[str]:
     if len(points) < LEAST_POINTS:
         yield f"insufficient: {len(points)} of {LEAST_POINTS} points"
     elif not found:
@@ -216,9 +246,10 @@ def _sentence(change: Change) -> str:
     factor = change.after / change.before
     word = "worse" if change.worse else "better"
     cards = "" if change.same_card else ", not all on one card"
-    at = f"{change.first.at[:10]}{' ' if change.first.commit else ''}{change.first.commit[:12]}"
+    at = " ".join(filter(None, (change.first.at[:10], change.first.commit)))
     before, after = (_shown(change.first, value) for value in (change.before, change.after))
-    return f"{word}: {change.row} from {at} on: {before} -> {after}, {factor:.3f}{cards}"
+    said = f"{word}: {change.row} from {at} on: {before} -> {after}, {factor:.3f}{cards}"
+    return text.visible(said)
 
 
 def _shown(point: Point, value: float) -> str:

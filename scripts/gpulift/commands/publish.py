@@ -17,6 +17,7 @@ from gpulift.ground.whole import write_whole
 from gpulift.records.files import (
     PUBLISHED,
     compressed,
+    content_of,
     decompressed,
     is_published,
     record_files,
@@ -54,14 +55,24 @@ def _publish(run: Path, unfinished: bool, tell: Callable[[str], object]) -> list
     if complaints := run_complaints(run):
         return complaints
     written = [file for file in files if not is_published(file)]
-    if taken := {stem_of(file) for file in written} & {
-        stem_of(file) for file in files if is_published(file)
-    }:
-        return [f"{run}: {', '.join(sorted(taken))} is there both written and published"]
+    if others := [file.name for file in written if _is_of_other_content(_target(file), file)]:
+        return [
+            f"{run}: {', '.join(others)}: is there, and published with other content: remove the"
+            " one that is not wanted"
+        ]
     before = sum(file.stat().st_size for file in written)
     after = sum(map(_compress, written))
     tell(f"{run}: {len(written)} files, {before} bytes, now {after}")
     return []
+
+
+def _target(file: Path) -> Path:
+    return file.with_name(f"{stem_of(file)}{PUBLISHED}")
+
+
+def _is_of_other_content(target: Path, file: Path) -> bool:
+    """Not of the same, as where an earlier call was killed before it removed the file."""
+    return target.exists() and content_of(target) != content_of(file)
 
 
 def _compress(file: Path) -> int:
@@ -70,7 +81,7 @@ def _compress(file: Path) -> int:
     shorter = compressed(content)
     if decompressed(shorter, str(file)) != content:
         raise GpuliftError(f"{file}: does not come back from its compressed form", FAILED)
-    target = file.with_name(f"{stem_of(file)}{PUBLISHED}")
+    target = _target(file)
     write_whole(shorter, target)
     try:
         file.unlink()

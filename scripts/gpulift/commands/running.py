@@ -187,7 +187,7 @@ def interpreter(named: str | None) -> Path | None:
     """The one of `--python`, which is told the libraries of a wheel."""
     if named is None:
         return None
-    python = machine.find_interpreter("--python", named)
+    python = machine.find_python("--python", named)
     if place.INSTALLED:
         libraries.offer(python)
     return python

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shlex
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,7 +71,8 @@ def submission_complaints(run: Path) -> list[str]:
     if was_crowded(run):
         found.append(f"{run}: several GPUs were busy at once; measure one alone")
     if not all(map(is_published, record_files(run))):
-        found.append(f"{run}: its records are not compressed: ./gpulift publish {run}")
+        remedy = shlex.join(["./gpulift", "publish", str(run)])
+        found.append(f"{run}: its records are not compressed: {remedy}")
     if found:  # a record that cannot be read has been told of
         return found
     return [*_launch_complaints(read_run(run)), *_private_complaints(run)]

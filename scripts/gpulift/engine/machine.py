@@ -30,6 +30,7 @@ from gpulift.records.model import Context, Prediction
 from gpulift.records.parse import read_context
 
 ANSWER_TIMEOUT_S = 60
+LEAST_PYTHON = (3, 10)
 INDEX_OR_UUID = re.compile(r"[0-9]+|(GPU|MIG)-.+")
 
 
@@ -143,6 +144,26 @@ def find_interpreter(option: str, named: str) -> Path:
         raise GpuliftError(
             f"{option} {named}: is neither an interpreter nor a virtual environment (a folder with"
             " bin/python)"
+        )
+    return python
+
+
+def find_python(option: str, named: str, least: tuple[int, int] = LEAST_PYTHON) -> Path:
+    """The same, once it has answered as a Python that is not older."""
+    python = find_interpreter(option, named)
+    asked = "import sys; print('Python %d %d' % sys.version_info[:2])"
+    try:
+        done = answered([python, "-c", asked], ANSWER_TIMEOUT_S, str(python))
+    except GpuliftError as error:
+        raise GpuliftError(f"{option} {named}: is no Python: {error}") from None
+    told = re.fullmatch(rb"Python (\d+) (\d+)\s*", done.stdout)
+    if told is None:
+        raise GpuliftError(f"{option} {named}: is no Python: {last_error(done)}")
+    version = int(told[1]), int(told[2])
+    if version < least:
+        wanted = ".".join(map(str, least))
+        raise GpuliftError(
+            f"{option} {named}: is Python {version[0]}.{version[1]}: name one of {wanted} or later"
         )
     return python
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ class Kubernetes:
         if not pods:
             raise GpuliftError(
                 f"--kubernetes {self._namespace}: no pod with the label {LABEL} is there;"
-                f" kubectl --namespace={self._namespace} apply -f ci/cluster/fleet.yaml makes one"
+                f" {shlex.join(self._kubectl)} apply -f ci/cluster/fleet.yaml makes one"
                 " on each node"
             )
         # Of one that is being replaced there are two: the one that runs is last.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpulift.gate.evidence import BASE, HEAD, Row, Turn
 from gpulift.gate.judge import GateResult
 from gpulift.gate.launches import GateRecords, timed
+from gpulift.gate.output import in_words
 from gpulift.verdicts import explain
 from gpulift.verdicts.explain import Attribution
 from gpulift.verdicts.two_sets import Launch
@@ -20,6 +21,16 @@ def attribute(result: GateResult, records: GateRecords) -> dict[Row, Attribution
         attributed = explain.attribution(_side(BASE, held), _side(HEAD, held), one.verdict)
         if attributed is not None:
             found[one.row] = attributed
+    return found
+
+
+def beside(result: GateResult, records: GateRecords) -> dict[Row, str]:
+    """In words base and head of every row that has a difference and records."""
+    found = {}
+    for one in result.rows:
+        base, difference = _side(BASE, records.of_row(one.row)), one.verdict.difference
+        if base and difference:
+            found[one.row] = in_words(*explain.sides(base, difference.change))
     return found
 
 

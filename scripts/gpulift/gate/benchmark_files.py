@@ -4,13 +4,14 @@ wrote."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, TypeVar
 
-from gpulift.gate.metrics import NoNumberError
+from gpulift.gate.metrics import NoNumberError, Reading, Untimed
 from gpulift.ground.errors import RecordError
 from gpulift.ground.text import visible
 from gpulift.records.decode import converted
@@ -27,14 +28,22 @@ CLOCKS = ("nv/cold/time/gpu", "nv/cpu_only/time/cpu")  # the first that is there
 
 @dataclass(frozen=True)
 class Benchmarks:
-    """Seconds by the benchmark's name, and a line for each that has no time."""
+    """Seconds by the benchmark's name, and why others have no time."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    untimed: list[str] = field(default_factory=list)
+    untimed: dict[str, Untimed] = field(default_factory=dict)
 
-    def leave_out(self, name: str, reason: str) -> None:
+    def leave_out(self, name: str, reason: str, *, skipped: bool = False) -> None:
         """Says why a benchmark has no time."""
-        self.untimed.append(f"{visible(name)}: {visible(' '.join(reason.split()))}")
+        self.untimed[name] = Untimed(visible(" ".join(reason.split())), skipped)
+
+    @property
+    def rows(self) -> dict[str, Reading | Untimed]:
+        """All of them. Raises NoNumberError where there is none."""
+        timed = {name: Reading(time_s, "s") for name, time_s in self.seconds.items()}
+        if not (timed or self.untimed):
+            raise NoNumberError("no benchmark was run")
+        return {**timed, **self.untimed}
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,8 @@ class NvbenchState:
 
 def read_gbench(file: Path) -> Benchmarks:
     """Of each benchmark the median of its repetitions, else the file's own median or mean; of
-    several with one name the later ones are counted. Raises NoNumberError."""
+    several with one name the later ones are counted. NaN, which Google Benchmark writes as it is,
+    is no time. Raises NoNumberError."""
     entries: dict[tuple[str, int, int], list[tuple[GbenchEntry, Mapping[str, Any]]]] = {}
     for raw in _objects(_document(file).get("benchmarks"), file):
         if "run_type" not in raw:
@@ -120,7 +130,7 @@ def read_gbench(file: Path) -> Benchmarks:
         entries.setdefault(entry.benchmark, []).append((entry, raw))
     found = Benchmarks()
     for (name, _, _), own in sorted(entries.items(), key=lambda one: one[0][1:]):
-        _add_gbench(found, _free(name, found.seconds), own)
+        _add_gbench(found, _free(name, found), own)
     return found
 
 
@@ -139,7 +149,8 @@ def _add_gbench(
     times_s = []
     for entry, raw in timed:
         if entry.error_occurred or entry.skipped:
-            found.leave_out(name, entry.error_message or entry.skip_message or "without a reason")
+            why = entry.error_message or entry.skip_message or "without a reason"
+            found.leave_out(name, why, skipped=not entry.error_occurred)
             return
         try:
             time = converted(raw, GbenchTime, "an entry").real_time
@@ -170,7 +181,7 @@ def read_nvbench(file: Path) -> Benchmarks:
     for benchmark, state in states:
         device = (f"device:{state.device}",) if several else ()
         axes = (f"{axis.name}:{axis.value}" for axis in state.axis_values or ())
-        name = _free("/".join((f"benchmark:{benchmark}", *axes, *device)), found.seconds)
+        name = _free("/".join((f"benchmark:{benchmark}", *axes, *device)), found)
         texts = {
             summary.tag: datum.value
             for summary in state.summaries or ()
@@ -180,23 +191,33 @@ def read_nvbench(file: Path) -> Benchmarks:
         tags = [f"{clock}/{statistic}" for clock in CLOCKS for statistic in STATISTICS]
         text = next((texts[tag] for tag in tags if tag in texts), "")
         if state.is_skipped or not text:
-            found.leave_out(name, state.skip_reason or f"has none of {', '.join(tags)}")
+            why = state.skip_reason or f"has none of {', '.join(tags)}"
+            found.leave_out(name, why, skipped=state.is_skipped)
         else:
-            found.seconds[name] = _number(text, name)
+            _add(found, name, text)
     return found
 
 
-def read_pytest(file: Path) -> Benchmarks:
-    """The median of each test. Raises NoNumberError."""
+def read_pytest(file: Path, said: str = "") -> Benchmarks:
+    """The median of each test, of which several may not have one name. `said` is what pytest wrote
+    to its streams. Raises NoNumberError."""
+    found = Benchmarks()
     try:
-        rows = json.loads(file.read_bytes())["benchmarks"]
-        return Benchmarks({one["fullname"]: float(one["stats"]["median"]) for one in rows})
+        for one in json.loads(file.read_bytes())["benchmarks"]:
+            name = visible(one["fullname"])
+            if name in found.seconds:
+                found.leave_out(name, "several tests have this name")
+            else:
+                _add(found, name, one["stats"]["median"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise NoNumberError("pytest wrote no report: pip install pytest-benchmark") from None
+        warned = re.findall(r"PytestBenchmarkWarning: (.+)", said)
+        told = [line for line in said.splitlines() if line.strip()]
+        why = visible((warned or told or ["it says nothing"])[-1].strip())
+        raise NoNumberError(f"pytest wrote no report of benchmarks: {why}") from None
+    return found
 
 
 def _document(file: Path) -> Mapping[str, Any]:
-    """NaN is read, as Google Benchmark writes it."""
     try:
         document = json.loads(file.read_bytes(), strict=False)
     except OSError as error:
@@ -225,17 +246,18 @@ def _converted(raw: Mapping[str, Any], kind: type[Made], file: Path) -> Made:
         raise NoNumberError(str(error)) from None
 
 
-def _free(name: str, taken: Mapping[str, object]) -> str:
+def _free(name: str, taken: Benchmarks) -> str:
     """The name, counted where another benchmark has it."""
     count, counted = 1, visible(name)
-    while counted in taken:
+    while counted in taken.seconds or counted in taken.untimed:
         count += 1
         counted = f"{visible(name)} #{count}"
     return counted
 
 
-def _number(text: str, name: str) -> float:
+def _add(found: Benchmarks, name: str, time: object) -> None:
+    """With its time in seconds, if that is one."""
     try:
-        return float(text)
-    except ValueError:
-        raise NoNumberError(f"{visible(name)}: {visible(text)!r} is no number") from None
+        found.seconds[name] = converted({"real_time": float(str(time))}, GbenchTime, name).real_time
+    except (ValueError, RecordError):
+        found.leave_out(name, f"{time!r} is no time above 0")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import cached
-from gpulift.gate.git import git
+from gpulift.gate.git import check_out, git
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError, write_error
 from gpulift.ground.lock import alone
 from gpulift.ground.programs import tool_output
@@ -158,7 +158,8 @@ def build_commit(commit: str, say: Say, until_s: float | None = None) -> Path:
     try:
         above.mkdir(parents=True, exist_ok=True)
         with alone(checkout / FOLDER / "lock", lambda: say(WAITING)):
-            _check_out(checkout, above / "source", commit)
+            if not (above / "source").is_dir():
+                check_out(checkout, commit, above / "source")
             _build(above, settings, say, until_s)
     except OSError as error:
         raise write_error(above, error) from None
@@ -177,15 +178,6 @@ def configure_flags(settings: dict[str, str]) -> list[str]:
 def needed_targets(all_targets: str) -> list[str]:
     """Of `ninja -t targets all` what measuring needs: the program and the modules."""
     return ["gpulift-bench", *NEEDED.findall(all_targets)]
-
-
-def _check_out(checkout: Path, source: Path, commit: str) -> None:
-    if source.is_dir():
-        return
-    # Forced: where someone removed the folder, git still has it listed.
-    added = git(checkout, "worktree", "add", "--force", "--detach", str(source), commit)
-    if added.returncode != 0:
-        raise GpuliftError(f"{commit} cannot be checked out: {_last(added.stderr, 1)}", FAILED)
 
 
 def _build(above: Path, settings: dict[str, str], say: Say, until_s: float | None) -> None:

@@ -6,7 +6,6 @@ Only arms that Python workers run can differ between them; all other arms are le
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +14,8 @@ from gpulift.engine import machine
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.gate.builds import Build, own_build
 from gpulift.gate.setup import Asked, choose_rows
-from gpulift.ground.errors import FAILED, GpuliftError, RecordError
-from gpulift.ground.programs import finished, last_error
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.programs import answered, last_error
 from gpulift.records.decode import converted, parse_line
 
 Say = Callable[[str], None]
@@ -102,7 +101,7 @@ def with_python_arms(infos: Iterable[TechniqueInfo]) -> list[TechniqueInfo]:
 def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Path]) -> Environment:
     """The environment that an option names by its interpreter or its folder, once it has loaded
     the scripts; throws GpuliftError otherwise."""
-    python = machine.find_interpreter(option, named)
+    python = machine.find_python(option, named)
     answer = _describe(f"{option} {named}", [str(python), str(worker), "--describe", *scripts])
     if answer.missing:
         script, why = min(answer.missing.items())
@@ -116,16 +115,7 @@ def find_environment(option: str, named: str, worker: Path, scripts: Sequence[Pa
 
 
 def _describe(asked: str, command: Sequence[str | Path]) -> Answer:
-    try:
-        done = finished(command, ANSWER_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise GpuliftError(f"{asked}: no answer in {ANSWER_TIMEOUT_S} s", FAILED) from None
-    except OSError as error:
-        raise GpuliftError(f"{asked}: cannot be started: {error.strerror}") from None
+    done = answered(command, ANSWER_TIMEOUT_S, asked)
     if done.returncode != 0:
         raise GpuliftError(f"{asked}: {last_error(done)}")
-    try:
-        raw = parse_line(done.stdout, asked)
-    except RecordError:
-        raise GpuliftError(f"{asked}: is no Python 3.10 or later") from None
-    return converted(raw, Answer, asked)
+    return converted(parse_line(done.stdout, asked), Answer, asked)

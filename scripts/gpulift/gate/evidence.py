@@ -144,7 +144,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Setup:
-    """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id.
+    """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id; so do
+    `broken`, of rows that the head of a command did not say, and `lost`, of those of which nothing
+    can be told. `first_s` is how long the first run of either side took, which no launch holds.
 
     `least_changes` has what a user asked for, by row id, and counts in place of `least`.
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
@@ -162,6 +164,9 @@ class Setup:
     seed: int
     rows: tuple[Row, ...]
     unmeasurable: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    first_s: Mapping[str, NotNegative] = field(default_factory=dict)
     floors: Mapping[str, NotNegative] = field(default_factory=dict)
     least: Fraction = DUET.least
     equivalent: Fraction = DUET.equivalent
@@ -174,8 +179,9 @@ class Setup:
 
     @property
     def measurable(self) -> tuple[Row, ...]:
-        """The rows that this machine can measure."""
-        return tuple(row for row in self.rows if row.id not in self.unmeasurable)
+        """The rows that both sides can measure on this machine."""
+        without = self.unmeasurable.keys() | self.broken.keys() | self.lost.keys()
+        return tuple(row for row in self.rows if row.id not in without)
 
     def rows_of(self, series: str) -> tuple[Row, ...]:
         """The rows of a series."""

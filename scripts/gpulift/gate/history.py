@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 from scipy import stats as scipy_stats
 
-from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError, RecordError
 from gpulift.ground.whole import write_whole
 from gpulift.records.decode import decoded
 from gpulift.records.values import Positive, Text
 from gpulift.verdicts.decision import SMALLEST_ERROR
 
 FILE = "history.jsonl"
+LOCK = "history.lock"
 LEAST_POINTS = 10  # below which nothing is said of a row
 SEGMENT = 3  # points at least on either side of a change
 LEAST_P = 1e-5  # a history is looked at after each commit, of many rows
@@ -41,6 +42,11 @@ class Point:
     def same(self) -> tuple[str, ...]:
         """What two points of one measurement share."""
         return (self.row, self.at, self.commit, self.machine, self.card)
+
+    @property
+    def kind(self) -> str:
+        """What two points share that can be compared."""
+        return f"{self.unit or 'without a unit'} ({'more' if self.higher else 'less'} is better)"
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,13 @@ def points_of(content: str, place: str) -> list[Point]:
 
 
 def joined(held: Sequence[Point], more: Iterable[Point]) -> list[Point]:
-    """With those that are new, in the order of their times."""
-    known = {point.same for point in held}
-    added = [point for point in more if point.same not in known]
-    return sorted([*held, *added], key=lambda point: point.at)
+    """With those that are new, in the order of their times. Raises GpuliftError as `rows_of`."""
+    new = {point.same: point for point in more}
+    for point in held:
+        new.pop(point.same, None)
+    both = sorted([*held, *new.values()], key=lambda point: point.at)
+    rows_of(both)
+    return both
 
 
 def lines_of(points: Iterable[Point]) -> str:
@@ -101,12 +110,19 @@ def write(folder: Path, points: Iterable[Point]) -> None:
 
 
 def rows_of(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """By row and machine, of which rows of one name are told apart, in order of time."""
+    """By row and machine, of which rows of one name are told apart, in order of time. Raises
+    GpuliftError (not comparable) where a row is in two units."""
     rows: dict[str, list[Point]] = {}
     several = _on_several_machines(points := list(points))
     for point in points:
         name = f"{point.row} on {point.machine}" if point.row in several else point.row
         rows.setdefault(name, []).append(point)
+        if (first := rows[name][0]).kind != point.kind:
+            raise GpuliftError(
+                f"{name}: not comparable: of {first.at} {first.kind}, of {point.at} {point.kind}:"
+                " give what is measured now another name, or begin another history",
+                NOT_COMPARABLE,
+            )
     return rows
 
 

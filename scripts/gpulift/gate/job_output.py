@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from gpulift.gate import output
-from gpulift.gate.evidence import BASE, CASES, HEAD, launch_folders
+from gpulift.gate.evidence import BASE, CASES, HEAD, Row, launch_folders
 from gpulift.gate.judge import GateResult, RowResult
 from gpulift.gate.launches import GateRecords
 from gpulift.gate.metrics import Reading
@@ -28,7 +28,11 @@ from gpulift.verdicts.decision import (
     percent,
 )
 
-CHANGED = (ERROR, REGRESSED, IMPROVED)
+ORDER = (ERROR, REGRESSED, IMPROVED, INCONCLUSIVE, EQUIVALENT, SKIPPED)
+CALM = (EQUIVALENT, SKIPPED)
+NONE = "–"
+MOST_ROWS = 100  # of a table: a comment of GitHub holds 65,536 characters
+SLOW_START, SLOW_START_S = 5.0, 0.2  # times the later runs: a first one did what they did not
 MOST_LAUNCHES = 1000  # that are ever advised
 BUSY_CORES = 0.5  # of others, from which on a run is said to have been disturbed
 MEASURE = "value"  # in Bencher's format, of a number without a unit
@@ -83,52 +87,68 @@ def figures(result: GateResult, launches: Sequence[PairedLaunch]) -> list[Figure
 
 def counted(result: GateResult) -> str:
     """`3 rows: 1 regressed, 2 equivalent (within 2 %)`."""
-    order = (ERROR, REGRESSED, IMPROVED, INCONCLUSIVE, EQUIVALENT, SKIPPED)
     within = {EQUIVALENT: f" (within {percent(result.setup.equivalent)})"}
     counts = [
         f"{result.counts[word]} {word}{within.get(word, '')}"
-        for word in order
+        for word in ORDER
         if result.counts[word]
     ]
     return f"{text.counted(len(result.rows), 'row')}: {', '.join(counts)}"
 
 
+def beside(result: GateResult, folder: Path) -> dict[Row, str]:
+    """In words base and head of every row that has a difference."""
+    return {one.result.row: _beside(one) for one in figures(result, launches_of(folder, result))}
+
+
 def lines(result: GateResult, folder: Path) -> Iterator[str]:
-    """Counts first, the rows that changed, what could not be told, the controls."""
+    """Counts first, the rows with both sides, what could not be told, the controls."""
     launches = launches_of(folder, result)
     yield f"base {result.setup.base}, head {result.setup.head}: {counted(result)}"
-    for one in figures(result, launches):
-        verdict = one.result.verdict
-        if verdict.verdict in (*CHANGED, EQUIVALENT):
-            yield f"{verdict.verdict:<13}{one.result.row.arm}: {_told(one)}"
-    for row in result.rows:
-        if row.verdict.verdict in (ERROR, SKIPPED):
-            yield f"{row.verdict.verdict:<13}{row.row.arm}: {row.verdict.reason}"
+    numbers = {one.result.row: one for one in figures(result, launches)}
+    for word in ORDER:
+        for one in result.rows:
+            if one.verdict.verdict == word:
+                yield f"{word:<13}{one.row.arm}: {_told(one, numbers.get(one.row))}"
     yield from untold(result)
-    yield from _disturbed(launches)
+    yield from _disturbed(result, launches)
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
 
 
 def markdown(result: GateResult, folder: Path) -> Iterator[str]:
-    """A comment for a pull request: counts, then only what changed."""
+    """A comment for a pull request: counts, what changed or could not be told, the rest folded."""
     launches = launches_of(folder, result)
     sides = f"base {result.setup.base}, head {result.setup.head}"
     yield f"**gpulift gate: {counted(result)}** ({sides})"
-    changed = [one for one in figures(result, launches) if one.result.verdict.verdict in CHANGED]
-    if changed:
-        yield ""
-        yield "| row | base | head | head / base | |"
-        yield "| --- | ---: | ---: | ---: | --- |"
-    for one in changed:
-        name = one.result.row.arm.replace("|", "\\|").replace("`", "'")
-        cells = (f"`{name}`", _shown(one.base), _shown(one.head), _factor(one))
-        yield f"| {' | '.join(cells)} | {one.result.verdict.verdict} |"
-    rest = [*untold(result), *_disturbed(launches)]
-    rest += [f"control {c.name} {c.state}: {c.said}" for c in result.controls if not c.passed]
-    for line in rest:
-        yield ""
-        yield line
+    numbers = {one.result.row: one for one in figures(result, launches)}
+    told = [one for word in ORDER for one in result.rows if one.verdict.verdict == word]
+    first = [one for one in told if one.verdict.verdict not in CALM]
+    yield from _table(first, numbers)
+    if rest := [one for one in told if one not in first]:
+        yield from (
+            "",
+            f"<details><summary>{text.counted(len(rest), 'row')} without a change</summary>",
+        )
+        yield from (*_table(rest, numbers), "", "</details>")
+    more = [*untold(result), *_disturbed(result, launches)]
+    more += [f"control {c.name} {c.state}: {c.said}" for c in result.controls if not c.passed]
+    for line in more:
+        yield from ("", line)
+
+
+def _table(rows: Sequence[RowResult], numbers: Mapping[Row, Figures]) -> Iterator[str]:
+    if not rows:
+        return
+    yield from ("", "| row | base | head | head / base | |", "| --- | ---: | ---: | ---: | --- |")
+    for one in rows[:MOST_ROWS]:
+        found, verdict = numbers.get(one.row), one.verdict
+        shown = (_shown(found.base), _shown(found.head), _factor(found)) if found else (NONE,) * 3
+        why = f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict
+        name, why = (part.replace("|", "\\|").replace("`", "'") for part in (one.row.arm, why))
+        yield f"| {' | '.join((f'`{name}`', *shown, why))} |"
+    if len(rows) > MOST_ROWS:
+        yield from ("", f"and {len(rows) - MOST_ROWS} more")
 
 
 def bencher(result: GateResult, folder: Path) -> str:
@@ -165,7 +185,7 @@ def untold(result: GateResult) -> Iterator[str]:
         return
     rows = text.counted(len(open_rows), "row")
     most = max(len(one.first) + len(one.second) for one in open_rows)
-    yield f"{rows} could not be told with {most} launches: {_names(open_rows)}"
+    yield f"{rows} could not be told with {most} launches"
     needed = [
         count
         for one in open_rows
@@ -181,12 +201,7 @@ def untold(result: GateResult) -> Iterator[str]:
         yield f"{max(needed)} launches would tell {aim}"
 
 
-def _names(rows: Sequence[RowResult]) -> str:
-    named = [f"{one.row.arm} ({one.verdict.reason})" for one in rows[:3]]
-    return "; ".join(named) + (f"; and {len(rows) - 3} more" if len(rows) > 3 else "")
-
-
-def _disturbed(launches: Sequence[PairedLaunch]) -> Iterator[str]:
+def _disturbed(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator[str]:
     pairs = [pair for launch in launches for pair in launch.pairs]
     busy = [pair.of(side).other_cores for pair in pairs for side in pair.order]
     if busy and median(busy) > BUSY_CORES:
@@ -198,10 +213,27 @@ def _disturbed(launches: Sequence[PairedLaunch]) -> Iterator[str]:
     if dropped:
         first = dropped[0]
         yield f"{len(dropped)} runs failed and were taken again: {first.side}: {first.reason}"
+    left = [name for pair in pairs for side in pair.order for name in pair.of(side).left]
+    if left:
+        many = text.counted(len(left), "process", "processes")
+        yield f"runs left {many} behind, as {text.visible(left[0])}, which were ended after each"
+    for side, first_s in result.setup.first_s.items():
+        later_s = median(pair.of(side).seconds for pair in pairs) if pairs else first_s
+        if first_s > SLOW_START * later_s and first_s - later_s > SLOW_START_S:
+            yield (
+                f"the first run of the {side} took {first_s / later_s:.0f} times as long as later"
+                " ones, which alone are judged: do they go on from a file that it left?"
+            )
 
 
-def _told(one: Figures) -> str:
-    return f"{_shown(one.base)} -> {_shown(one.head)}, head / base {_factor(one)}"
+def _told(one: RowResult, found: Figures | None) -> str:
+    """Both sides with their ratio, and why nothing is told where that is so."""
+    figures = f"{_beside(found)}, head / base {_factor(found)}" if found else ""
+    return "; ".join(filter(None, (figures, one.verdict.reason)))
+
+
+def _beside(one: Figures) -> str:
+    return output.in_words(_shown(one.base), _shown(one.head))
 
 
 def _factor(one: Figures) -> str:

@@ -14,10 +14,10 @@ from pathlib import Path
 from gpulift.gate.evidence import BASE, HEAD, batch_folder
 from gpulift.gate.load import CoreTimes, busy_elsewhere
 from gpulift.gate.measure import Batch, Budget, BudgetOver
-from gpulift.gate.metrics import Finished, NoNumberError, Reading
+from gpulift.gate.metrics import Finished, NoNumberError, Reading, Untimed
 from gpulift.gate.pairs import Dropped, Pair, PairedLaunch, Run, write_launch
-from gpulift.ground.errors import GpuliftError
-from gpulift.ground.programs import finished, text_of
+from gpulift.gate.processes import run_to_end
+from gpulift.ground.programs import not_started, text_of
 from gpulift.ground.text import visible
 from gpulift.records.values import LARGEST
 
@@ -26,17 +26,20 @@ FAILED_IN = 10  # pairs of a stage: one in so many may fail and is taken again
 LAST_LETTERS = 300  # of what a failed run said
 TICK_NS = 10_000_000  # by which the clock of a file system may be behind
 
-Read = Callable[[Finished], Mapping[str, Reading]]
+Read = Callable[[Finished], Mapping[str, Reading | Untimed]]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class JobSide:
-    """Where a command runs as base or head, and what it gets for an environment."""
+    """Where a command runs as base or head, and what it gets for an environment; `root` has all
+    files of its commit, and `python` is its interpreter, where sides differ in that."""
 
     name: str
     folder: Path
     environment: Mapping[str, str]
+    root: Path | None = None
+    python: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -63,30 +66,33 @@ def run_once(job: Job, side: JobSide, out: Path, left_s: float) -> Run:
     shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
     command = [part.replace(OUT, str(out)) for part in job.command]
     limit_s, began_ns = min(job.limit_s, left_s), time.time_ns()
-    before, started_s = CoreTimes.now(), time.monotonic()
+    before = CoreTimes.now()
     try:
-        done = finished(command, limit_s, side.folder, side.environment)
+        done = run_to_end(command, limit_s, side.folder, side.environment, alone=True)
     except subprocess.TimeoutExpired:
         if left_s <= job.limit_s:
             raise BudgetOver from None
         raise RunFailed(f"has not ended in {job.limit_s:g} s (--timeout)") from None
     except OSError as error:
-        what = error.filename or command[0]  # it may be the folder that is gone
-        raise GpuliftError(f"{what}: cannot be started: {error.strerror}") from None
-    seconds = time.monotonic() - started_s
-    if done.returncode != 0:
-        said = visible(text_of(done.stderr or done.stdout).strip()[-LAST_LETTERS:])
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
+        raise not_started(command[0], side.folder, side.environment, error) from None
+    busy = busy_elsewhere(before, CoreTimes.now(), done.seconds)
+    if done.code != 0:
+        said = visible(" ".join(f"{text_of(done.printed)} {text_of(done.errors)}".split()))
+        said = said if len(said) <= LAST_LETTERS else f"…{said[-LAST_LETTERS:]}"
+        how = f"signal {-done.code}" if done.code < 0 else f"code {done.code}"
         raise RunFailed(f"ended with {how}" + (f": {said}" if said else ""))
-    run = Finished(seconds, text_of(done.stdout), side.folder, out, began_ns - TICK_NS)
+    printed, errors = text_of(done.printed), text_of(done.errors)
+    run = Finished(done.seconds, printed, errors, side.folder, out, began_ns - TICK_NS)
     try:
-        values = job.read(run)
+        rows = job.read(run)
     except NoNumberError as error:
         raise RunFailed(str(error)) from None
-    for row, reading in values.items():
+    values = {name: row for name, row in rows.items() if isinstance(row, Reading)}
+    untimed = {name: row for name, row in rows.items() if isinstance(row, Untimed)}
+    for name, reading in values.items():
         if not 0 < reading.value <= LARGEST:
-            raise RunFailed(f"{row}: {reading.value:g} is no number above 0")
-    return Run(values, seconds, other_cores=busy_elsewhere(before, CoreTimes.now(), seconds))
+            raise RunFailed(f"{name}: {reading.value:g} is no number above 0")
+    return Run(values, done.seconds, "", busy, untimed, done.left)
 
 
 @dataclass

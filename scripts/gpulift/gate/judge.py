@@ -88,7 +88,7 @@ class RowResult:
     margins: Margins
     first: tuple[Launch, ...]
     second: tuple[Launch, ...]
-    no_base: bool = False  # the base alone broke
+    no_base: bool = False  # the base alone broke, or one side alone has the row
 
     @property
     def outcomes(self) -> set[str]:
@@ -385,19 +385,17 @@ def describe(verdict: Verdict) -> str:
 def _judge_row(row: Row, series: Series, setup: Setup, plan: GatePlan) -> RowResult:
     margins = setup.margins(row)
     first, second = series.first.get(row, ()), series.second.get(row, ())
-    unmeasurable = setup.unmeasurable.get(row.id)
-    if unmeasurable is not None:
-        verdict = _without_figures(SKIPPED, unmeasurable)
-    else:
-        verdict = _judge_launches(first, second, margins, plan)
-    return RowResult(row, verdict, margins, first, second)
+    found = ((SKIPPED, setup.unmeasurable), (ERROR, setup.broken), (INCONCLUSIVE, setup.lost))
+    given = [_without_figures(word, why[row.id]) for word, why in found if row.id in why]
+    verdict = given[0] if given else _judge_launches(first, second, margins, plan)
+    return RowResult(row, verdict, margins, first, second, row.id in setup.lost)
 
 
 def _judge_case(row: Row, evidence: Evidence, plan: GatePlan) -> RowResult:
     """A row of the gate itself. Where a process broke that held both builds, what the base does
     alone tells which one it was."""
     one = _judge_row(row, evidence.cases, evidence.setup, plan)
-    if row.id in evidence.setup.unmeasurable:  # of which runs of a command say one side, if any
+    if row not in evidence.setup.measurable:  # runs of a command say one side of it, if any
         return one
     if not _of_unknown_side(row, evidence):
         return replace(one, no_base=one.verdict.verdict != ERROR and NO_BASE in one.outcomes)

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
-from gpulift.records.values import Positive
+from gpulift.records.values import LARGEST, Positive
 
 WALL = "wall"
 STDOUT = "stdout:"
@@ -35,12 +35,22 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Untimed:
+    """A row that a run had no number of, and why; `skipped`: it was not to be measured here."""
+
+    reason: str
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
 class Finished:
-    """A run that ended well: seconds from start to end, what it printed, the folder it ran in, the
-    file that it was told to write (`{out}`), and when it began by the clock of files (ns)."""
+    """A run that ended well: seconds from start to end, what it printed and wrote to stderr, the
+    folder it ran in, the file that it was told to write (`{out}`), and when it began by the clock
+    of files (ns)."""
 
     seconds: float
     printed: str
+    errors: str
     folder: Path
     out: Path
     began_ns: int
@@ -82,7 +92,7 @@ class Metric:
         """The number of a run. Raises NoNumberError."""
         if self.source == WALL:
             return Reading(run.seconds, "s")
-        value, unit = self._of_text(run.printed) if self._printed else self._of_file(run)
+        value, unit = self._of_text(run) if self._printed else self._of_file(run)
         return Reading(value, unit, self.higher)
 
     @property
@@ -101,9 +111,10 @@ class Metric:
             )
         return pattern
 
-    def _of_text(self, text: str) -> tuple[float, str]:
+    def _of_text(self, run: Finished) -> tuple[float, str]:
+        """In what it prints, or else, as of loggers, on stderr."""
         pattern = self._pattern()
-        found = list(pattern.finditer(text))
+        found = list(pattern.finditer(run.printed)) or list(pattern.finditer(run.errors))
         if len(found) != 1:
             numbers = [visible(match[0]) for match in found[:SHOWN]]
             told = f"{len(found)} times, as {', '.join(map(repr, numbers))}" if found else "nowhere"
@@ -142,7 +153,7 @@ def _inside(value: Any, path: str, name: str) -> Any:
 def _number(value: Any, name: str) -> float:
     """Of several numbers the median."""
     numbers = value if isinstance(value, list) and value else [value]
-    if not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in numbers):
+    if not all(type(one) in (int, float) and abs(one) <= LARGEST for one in numbers):
         raise NoNumberError(f"{name}: {visible(json.dumps(value)[:80])} is no number")
     return float(median(numbers))
 

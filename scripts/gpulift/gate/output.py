@@ -16,6 +16,7 @@ from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult, desc
 from gpulift.gate.launches import CONFIRMATION, SCREEN, GateRecords, Place, turn_data, turn_line
 from gpulift.ground import steps
 from gpulift.ground.steps import step
+from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
 from gpulift.verdicts.decision import (
     ERROR,
@@ -42,21 +43,30 @@ SHOWN = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED)
 NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def line(one: RowResult, note: str) -> str:
-    """A row on one line: the verdict first, then name, ratio, interval, smallest effect."""
+Beside = Mapping[Row, str]  # base and head of a row, in words
+
+
+def in_words(base: str, head: str) -> str:
+    """Base and head, as all forms of the answer have them."""
+    return f"{base} -> {head}"
+
+
+def line(one: RowResult, note: str, beside: Beside) -> str:
+    """A row on one line: the verdict first, then name, both sides, ratio, interval, smallest
+    effect."""
     word, _, rest = describe(one.verdict).partition("; ")
-    said = "; ".join(part for part in (rest, note) if part)
+    said = "; ".join(part for part in (beside.get(one.row, ""), rest, note) if part)
     return f"{word:<13}{one.row.id}: {said}" if said else f"{word:<13}{one.row.id}"
 
 
-def lines(result: GateResult) -> Iterator[str]:
+def lines(result: GateResult, beside: Beside) -> Iterator[str]:
     """All rows that are not clean, worst first, then the summary, which counts those that are
     inconclusive as usual."""
     usual = result.open_as_usual
     for word in SHOWN:
         for one in result.rows:
             if one.verdict.verdict == word and one not in usual:
-                yield line(one, result.note)
+                yield line(one, result.note, beside)
     yield from summary(result)
 
 
@@ -188,7 +198,7 @@ def as_json(
     }
 
 
-def github(result: GateResult) -> Iterator[str]:
+def github(result: GateResult, beside: Beside) -> Iterator[str]:
     """Workflow commands of GitHub: errors for what fails the gate, warnings for what is open."""
     for control in result.controls:
         if not control.passed:
@@ -197,9 +207,11 @@ def github(result: GateResult) -> Iterator[str]:
     usual = result.open_as_usual
     for one in result.rows:
         if one.verdict.verdict in (ERROR, REGRESSED):
-            yield _command("error", f"gpulift {one.verdict.verdict}", line(one, result.note))
+            said = line(one, result.note, beside)
+            yield _command("error", f"gpulift {one.verdict.verdict}", said)
         elif one.verdict.verdict == INCONCLUSIVE and one not in usual:
-            yield _command("warning", "gpulift inconclusive", line(one, result.note))
+            said = line(one, result.note, beside)
+            yield _command("warning", "gpulift inconclusive", said)
 
 
 JUNIT_SUITE = "gpulift gate"
@@ -208,23 +220,18 @@ JUNIT_BEGINNING = (
 )
 
 
-def write_junit(result: GateResult, file: Path) -> None:
-    """JUnit XML: a test case per row and control."""
-    broken = sum(control.broken for control in result.controls)
-    unfinished = sum(control.unfinished for control in result.controls)
-    counts = result.counts
-    suite = ET.Element(
-        "testsuite",
-        name=JUNIT_SUITE,
-        tests=str(len(result.rows) + len(result.controls)),
-        failures=str(counts[REGRESSED]),
-        errors=str(counts[ERROR] + broken),
-        skipped=str(counts[SKIPPED] + counts[INCONCLUSIVE] + unfinished),
-    )
+def write_junit(result: GateResult, file: Path, beside: Beside) -> None:
+    """JUnit XML: a test case per row and control. What could not be told is a failure, which a
+    skipped test would hide, but for rows that are left open as usual."""
+    tests = len(result.rows) + len(result.controls)
+    suite = ET.Element("testsuite", name=JUNIT_SUITE, tests=str(tests))
     for control in result.controls:
         _junit_control(suite, control)
+    usual = result.open_as_usual
     for one in result.rows:
-        _junit_row(suite, one, result.note)
+        _junit_row(suite, one, line(one, result.note, beside), one in usual)
+    for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(count, str(len(list(suite.iter(kind)))))
     tree = ET.ElementTree(suite)
     ET.indent(tree)
     content = BytesIO()
@@ -235,11 +242,11 @@ def write_junit(result: GateResult, file: Path) -> None:
 def _junit_control(suite: ET.Element, control: Control) -> None:
     case = ET.SubElement(suite, "testcase", classname="gate.controls", name=control.name)
     if not control.passed:
-        kind = "error" if control.broken else "skipped"
+        kind = "error" if control.broken else "failure"
         ET.SubElement(case, kind, type=control.state, message=_xml(control.said))
 
 
-def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
+def _junit_row(suite: ET.Element, one: RowResult, told: str, usual: bool) -> None:
     name = one.row.id.removeprefix(f"{one.row.technique}/")
     classname = one.row.technique.replace("/", ".")
     case = ET.SubElement(suite, "testcase", classname=_xml(classname), name=_xml(name))
@@ -247,9 +254,9 @@ def _junit_row(suite: ET.Element, one: RowResult, note: str) -> None:
         REGRESSED: "failure",
         ERROR: "error",
         SKIPPED: "skipped",
-        INCONCLUSIVE: "skipped",
+        INCONCLUSIVE: "skipped" if usual else "failure",
     }.get(one.verdict.verdict)
-    said = _xml(line(one, note))
+    said = _xml(told)
     if element is None:
         ET.SubElement(case, "system-out").text = said
     else:
@@ -330,7 +337,7 @@ def _command(level: str, title: str, text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return "%0A".join(visible(line).replace("%", "%25") for line in text.split("\n"))
 
 
 def _xml(text: str) -> str:

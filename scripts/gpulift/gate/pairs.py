@@ -9,24 +9,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from gpulift.gate.metrics import Reading
+from gpulift.gate.metrics import Reading, Untimed
 from gpulift.ground.errors import RecordError
 from gpulift.ground.whole import write_whole
 from gpulift.records.decode import decoded
 from gpulift.records.values import Maybe, NotNegative, Positive
 
 LAUNCH_FILE = "launch.json"
+ROWS = ("values", "untimed")  # of a run
 
 
 @dataclass(frozen=True)
 class Run:
-    """One process: its numbers by row, or why there are none, its seconds, and how many cores other
-    processes kept busy meanwhile."""
+    """One process: its numbers by row, or why there are none, its seconds, how many cores other
+    processes kept busy meanwhile, the rows that it had no number of, and by name the processes that
+    it left behind."""
 
     values: Mapping[str, Reading] = field(default_factory=dict)
     seconds: NotNegative = 0.0
     reason: str = ""
     other_cores: NotNegative = 0.0
+    untimed: Mapping[str, Untimed] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,10 @@ class PairedLaunch:
                     return side, reason
         for pair in self.pairs:
             for side in pair.order:
-                if row not in pair.of(side).values:
-                    return side, f"did not say {row}"
+                run = pair.of(side)
+                if row not in run.values:
+                    untimed = run.untimed.get(row)
+                    return side, untimed.reason if untimed else f"did not say {row}"
         return None
 
     def units(self, row: str) -> set[str]:
@@ -114,4 +120,5 @@ def read_launch(folder: Path) -> PairedLaunch | None:
 
 
 def _as_json(run: Run) -> dict[str, object]:
-    return {**vars(run), "values": {row: vars(one) for row, one in run.values.items()}}
+    rows = {key: {row: vars(one) for row, one in getattr(run, key).items()} for key in ROWS}
+    return {**vars(run), **rows}

@@ -1,35 +1,42 @@
 """The two sides of a gate of somebody's command: commits of any git repository, each checked out
-into a worktree of its own and set up once.
+into a folder of its own and set up once.
 
-Worktrees stand in the user's cache, so that no run sees or changes what somebody is editing. A tree
-with changes is judged as it is: git makes a commit of it that no branch has.
+They stand in the user's cache, so that no run sees or changes what somebody is editing. A tree with
+changes is judged as it is, by a commit of it that no branch has.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from gpulift.gate.git import git
+from gpulift.gate import prepared
+from gpulift.gate.git import check_out, git, last_words
 from gpulift.gate.jobs import JobSide
+from gpulift.gate.prepared import Say
+from gpulift.gate.processes import run_to_end
 from gpulift.ground.errors import FAILED, GpuliftError, write_error
 from gpulift.ground.lock import alone
-from gpulift.ground.programs import finished, text_of
+from gpulift.ground.programs import text_of
 from gpulift.ground.text import counted, visible
 
-Say = Callable[[str], None]
 CHECKOUT = "GPULIFT_CHECKOUT"  # what a set-up may take things from that no commit holds
 DIGITS = 12  # of a commit in the name of its folder
 LAST_LINES = 5
-DONE = "set_up_with"
-LOCK = "lock"  # its time is when the worktree was used last
+NO_REPOSITORY = "not a git repository"  # in the words of git
+SOURCE = "source"
+LOCK = "lock"  # its time is when the folder was used last
+NO_TIME = "2000-01-01T00:00:00Z"  # so that the same changes are the same commit
 KEPT_S = 14 * 86400.0  # since then
 LFS = "filter=lfs"
 
@@ -48,7 +55,10 @@ class Repository:
             raise GpuliftError("git is not installed: install it")
         found = git(folder, "rev-parse", "--show-toplevel", "--show-prefix")
         if found.returncode != 0:
-            raise GpuliftError(f"{folder} is in no git repository: call it from the checkout")
+            said = last_words(found, LAST_LINES)
+            if NO_REPOSITORY in said:
+                said = "is in no git repository: call it from a checkout"
+            raise GpuliftError(f"{folder}: {said}")
         root, _, inside = found.stdout.rstrip("\n").partition("\n")
         return Repository(Path(root), inside)
 
@@ -63,12 +73,6 @@ class Repository:
         more = ", and the clone is shallow: git fetch --unshallow" if shallow else ""
         raise GpuliftError(f"{reference!r} is no reference of {self.root}{more}")
 
-    def between(self, good: str, bad: str) -> list[str]:
-        """The commits after the good one up to the bad one, oldest first; of a merge the merge."""
-        ends = f"{self.commit(good)}..{self.commit(bad)}"
-        listed = git(self.root, "rev-list", "--reverse", "--first-parent", ends)
-        return listed.stdout.split()
-
     def described(self, commit: str) -> str:
         """`1a2b3c4 Subject (author, date)`."""
         shown = git(self.root, "show", "-s", "--date=short", "--format=%h %s (%an, %ad)", commit)
@@ -77,13 +81,55 @@ class Repository:
     def as_it_is(self) -> tuple[str, str]:
         """A commit of what the checkout holds now, and words for it."""
         head = self.commit("HEAD")
-        changed = git(self.root, "stash", "create").stdout.strip()
+        if clashing := git(self.root, "diff", "--name-only", "--diff-filter=U").stdout.split("\n")[
+            0
+        ]:
+            raise GpuliftError(f"{clashing} has conflicts: resolve them, or name a --head")
+        with TemporaryDirectory(prefix="gpulift-index-") as folder:
+            own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            index = self._made("rev-parse", "--git-path", "index")
+            # With its time, by which git knows what may have changed since.
+            shutil.copy2(self.root / index, own["GIT_INDEX_FILE"])
+            self._made("add", "--update", more=own)
+            tree = self._made("write-tree", more=own)
+        commit = head
+        if changed := tree != self.tree(head):
+            dates = {f"GIT_{who}_DATE": NO_TIME for who in ("AUTHOR", "COMMITTER")}
+            commit = self._made("commit-tree", tree, "-p", head, "-m", "changes", more=dates)
         listed = git(self.root, "ls-files", "--others", "--exclude-standard").stdout
         new = len(listed.splitlines())
         said = f"this checkout ({head[:7]}{' with uncommitted changes' if changed else ''})"
         if new:
             said += f", without {counted(new, 'new file')} that git does not know"
-        return changed or head, said
+        return commit, said
+
+    def tree(self, commit: str) -> str:
+        """Which files it has: of several commits with the same files one."""
+        return self._made("rev-parse", f"{commit}^{{tree}}")
+
+    def _made(self, *arguments: str, more: Mapping[str, str] | None = None) -> str:
+        done = git(self.root, *arguments, more=more)
+        if done.returncode != 0:
+            said = last_words(done, LAST_LINES)
+            raise GpuliftError(f"git {arguments[0]} in {self.root}: {said}", FAILED)
+        return done.stdout.strip()
+
+    @contextmanager
+    def held(self, commits: list[str], environment: Mapping[str, str], say: Say) -> Iterator[None]:
+        """Holds the folders of commits: no other gate clears them while runs are in them."""
+        folders = sorted({self._above(commit, environment) for commit in commits})
+        if folders:
+            self._remove_old(folders[0].parent)
+        with ExitStack() as stack:
+            for above in folders:  # in one order, so that no two gates wait for each other
+                try:
+                    above.mkdir(parents=True, exist_ok=True)
+                    waits = alone(above / LOCK, lambda: say("another gate runs here; waiting"))
+                    stack.enter_context(waits)
+                    os.utime(above / LOCK)
+                except OSError as error:
+                    raise write_error(above, error) from None
+            yield
 
     def side(
         self,
@@ -94,19 +140,28 @@ class Repository:
         limit_s: float,
         say: Say,
     ) -> JobSide:
-        """The commit's worktree, set up by a command of the shell where one is given."""
-        above = self.cache(environment) / commit[:DIGITS]
-        self._remove_old(above.parent)
-        source = above / "source"
+        """The commit's files, set up by a command of the shell where one is given."""
+        above = self._above(commit, environment)
+        source = above / SOURCE
         try:
             above.mkdir(parents=True, exist_ok=True)
-            with alone(above / LOCK, lambda: say("another gate sets this up; waiting for it")):
-                os.utime(above / LOCK)
+            made_with = prepared.made_with(setup, environment)
+            if why := prepared.restore(above, source, made_with, say):
+                if source.is_dir():
+                    say(f"checking {said} out anew: {why}")
+                for part in (above / prepared.FILE, source, above / prepared.ENVIRONMENT):
+                    shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
                 self._check_out(commit, source, say)
-                self._set_up(source, said, setup, environment, limit_s, say)
+                own = prepared.own_environment(above, setup, environment)
+                self._set_up(source, said, setup, own, limit_s, say)
+                prepared.write(above, source, made_with)
+            own = prepared.own_environment(above, setup, environment)
         except OSError as error:
             raise write_error(above, error) from None
-        return JobSide(said, source / self.inside, environment)
+        return JobSide(said, source / self.inside, own, source)
+
+    def _above(self, commit: str, environment: Mapping[str, str]) -> Path:
+        return self.cache(environment) / commit[:DIGITS]
 
     def cache(self, environment: Mapping[str, str]) -> Path:
         """The folder of this repository in the cache, which two of one name do not share."""
@@ -115,21 +170,13 @@ class Repository:
         return cache_folder(environment) / f"{name}-{digest}"
 
     def _remove_old(self, cache: Path) -> None:
-        """Worktrees that no gate has used for long."""
+        """Folders that no gate has used for long."""
         for lock in cache.glob(f"*/{LOCK}"):
             if time.time() - lock.stat().st_mtime > KEPT_S:
-                git(self.root, "worktree", "remove", "--force", str(lock.parent / "source"))
                 shutil.rmtree(lock.parent, ignore_errors=True)
 
     def _check_out(self, commit: str, source: Path, say: Say) -> None:
-        if source.is_dir():
-            return
-        # Forced: where someone removed the folder, git still has it listed.
-        added = git(self.root, "worktree", "add", "--force", "--detach", str(source), commit)
-        if added.returncode != 0:
-            raise GpuliftError(
-                f"{commit} cannot be checked out: {_last(added.stderr, added.stdout, 1)}", FAILED
-            )
+        check_out(self.root, commit, source)
         if (source / ".gitmodules").is_file():
             say("submodules are not checked out: --setup 'git submodule update --init' does that")
         attributes = source / ".gitattributes"
@@ -146,39 +193,39 @@ class Repository:
         limit_s: float,
         say: Say,
     ) -> None:
-        done = source.parent / DONE
-        before = done.read_text("utf-8") if done.is_file() else ""
-        if not setup or before == setup:
+        if not setup:
             return
         if not (source / self.inside).is_dir():
             raise GpuliftError(f"{said} has no folder {self.inside}: call it from another one")
         say(f"setting up {said}: {setup}")
-        done.unlink(missing_ok=True)
         own = {**environment, CHECKOUT: str(self.root)}
-        command = ["sh", "-c", setup]
         try:
-            ended = finished(command, limit_s, source / self.inside, own)
+            ended = run_to_end(["sh", "-c", setup], limit_s, source / self.inside, own)
         except subprocess.TimeoutExpired:
             raise GpuliftError(
                 f"--setup has not ended in {limit_s:g} s in {said}", FAILED
             ) from None
-        if ended.returncode != 0:
-            last = _last(text_of(ended.stderr), text_of(ended.stdout), LAST_LINES)
+        if ended.code != 0:
+            told = (text_of(ended.errors).strip() or text_of(ended.printed).strip()).split("\n")
+            last = visible(" ".join(told[-LAST_LINES:])) or "no reason was given"
             raise GpuliftError(
-                f"--setup failed in {said} with code {ended.returncode}; where base and head need"
+                f"--setup failed in {said} with code {ended.code}; where base and head need"
                 f" different ones, let it ask what is there. It said: {last}",
                 FAILED,
             )
-        done.write_text(setup, encoding="utf-8")
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where worktrees stand: below XDG_CACHE_HOME, or .cache of the user."""
+    """Where commits are checked out: below XDG_CACHE_HOME, or .cache of the user."""
     named = environment.get("XDG_CACHE_HOME", "")
-    above = Path(named) if named.startswith("/") else Path(environment.get("HOME", "/")) / ".cache"
+    above = Path(named) if named.startswith("/") else Path(_home(environment)) / ".cache"
     return above / "gpulift" / "gate"
 
 
-def _last(errors: str, said: str, lines: int) -> str:
-    told = errors.strip() or said.strip()
-    return visible(" ".join(told.splitlines()[-lines:])) or "no reason was given"
+def _home(environment: Mapping[str, str]) -> str:
+    if named := environment.get("HOME"):
+        return named
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        raise GpuliftError("HOME is not set: set it, or XDG_CACHE_HOME") from None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
@@ -82,16 +84,45 @@ def _read(process: subprocess.Popen[bytes], limit_s: float, most_bytes: int) -> 
 
 
 def answered(
-    command: Sequence[str | Path], limit_s: float, of: str
+    command: Sequence[str | Path],
+    limit_s: float,
+    of: str,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """A program that ended within the limit; raises GpuliftError `of` what was asked, or of the
     program where it cannot be started."""
     try:
-        return finished(command, limit_s)
+        return finished(command, limit_s, environment=environment)
     except subprocess.TimeoutExpired:
         raise GpuliftError(f"{of}: no answer in {limit_s:g} s", FAILED) from None
     except OSError as error:
         raise GpuliftError(f"{command[0]}: cannot be started: {error.strerror}", FAILED) from None
+
+
+def not_started(
+    program: str, folder: Path, environment: Mapping[str, str], error: OSError
+) -> GpuliftError:
+    """Why a program could not be started in a folder, and what helps."""
+    file, path = folder / program, environment.get("PATH", os.defpath)
+    if not folder.is_dir():
+        program, why = str(folder), error.strerror or "is not there"
+    elif "/" not in program and shutil.which(program, path=path) is None:
+        why = "is not on PATH"
+        if program == "python" and shutil.which("python3", path=path):
+            why += ", where python3 is: name that"
+        elif file.is_file():
+            why += f", and ./{program} is here: name that"
+    elif file.is_dir():
+        why = "is a folder"
+    elif file.is_file() and not os.access(file, os.X_OK):
+        why = f"may not be executed: chmod +x {program}"
+    elif error.errno == errno.ENOEXEC:
+        why = "is no program: its first line has to begin with #! and an interpreter"
+    elif file.is_file() and error.errno == errno.ENOENT:
+        why = "what its first line names behind #! is not there"
+    else:
+        why = error.strerror or str(error)
+    return GpuliftError(f"{program}: cannot be started: {why}")
 
 
 def last_error(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -137,3 +168,11 @@ def job_environment() -> Mapping[str, str] | None:
         entries = file.read().split(b"\0")
     pairs = (os.fsdecode(entry).partition("=") for entry in entries)
     return {name: value for name, sign, value in pairs if sign}
+
+
+def require_program(program: str, path: str | None) -> None:
+    """Raises GpuliftError where a shell with that PATH would not start it."""
+    if shutil.which(program, path=path) is None:
+        missing = FileNotFoundError(errno.ENOENT, "there is no such program")
+        environment = os.environ if path is None else {"PATH": path}
+        raise not_started(program, Path.cwd(), environment, missing)

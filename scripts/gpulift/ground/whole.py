@@ -47,9 +47,13 @@ def write_whole(content: str | bytes, file: Path, *, lasting: bool = True) -> No
 
 
 def _replace(file: Path, data: bytes, lasting: bool) -> None:
+    if lasting:  # what a kill left of an earlier call goes first
+        _remove_all_left(file)
     aside = file.with_name(_name_aside(file.name))
     with aside.open("xb") as opened:  # which follows no link that somebody put there
         try:
+            with suppress(OSError):
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             opened.write(data)
             opened.flush()
             if lasting:
@@ -69,8 +73,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     where it cannot be made.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(glob.escape(_beginning(folder.name)) + f"*{END}"):
-        _remove_left(left)
+    _remove_all_left(folder)
     aside = folder.with_name(_name_aside(folder.name))
     aside.mkdir()
     lock = _locked(aside)
@@ -122,13 +125,18 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _remove_left(folder: Path) -> None:
+def _remove_all_left(path: Path) -> None:
+    for left in path.parent.glob(glob.escape(_beginning(path.name)) + f"*{END}"):
+        _remove_left(left)
+
+
+def _remove_left(aside: Path) -> None:
     """Unless another command fills it at this moment."""
     with suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        lock = os.open(aside, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
+            shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
         finally:
             os.close(lock)
 

@@ -224,6 +224,14 @@ def _check(launch: Launch) -> str:
     return f"check error {error:.2g}{allowed}"
 
 
+def sides(base: Sequence[Launch], change: float, unit: str = "launch") -> tuple[str, str]:
+    """What is compared of base and head: the typical value of the base, and by the change (0.1: a
+    tenth more time) that of the head, so that the three never contradict each other."""
+    logs, shown = values(base, unit), _reading(base[0])
+    typical = sum(logs) / len(logs)
+    return shown(typical), shown(typical + math.log1p(change))
+
+
 def _unit_line(base: Sequence[Launch], head: Sequence[Launch], unit: str) -> str:
     """The values that are compared, from their logarithms."""
     shown = _reading(base[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ def require_folder(folder: Path, force: bool) -> None:
     scalars of an earlier one are written over by force alone."""
     for package in PACKAGES:
         if not packages.is_installed(package):
-            install = f"{sys.executable} -m pip install {package}"
+            install = shlex.join([sys.executable, "-m", "pip", "install", package])
             raise GpuliftError(f"--tensorboard: {packages.missing(package)}: {install}")
     name = visible(str(folder))
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ from gpulift.engine import machine
 from gpulift.ground.arguments import require_distinct, require_free
 from gpulift.ground.entry import say
 from gpulift.ground.errors import INTERRUPTED, OK, GpuliftError
-from gpulift.ground.programs import job_environment
+from gpulift.ground.programs import job_environment, require_program
 from gpulift.ground.signals import Signals
 from gpulift.ground.text import visible
 from gpulift.records.model import slug
@@ -203,8 +202,7 @@ def _require(options: Options, environment: Mapping[str, str] | None) -> None:
         attached(options.pid)
     else:
         path = (os.environ if environment is None else environment).get("PATH")
-        if shutil.which(options.command[0], path=path) is None:
-            raise GpuliftError(f"{options.command[0]}: there is no such program")
+        require_program(options.command[0], path)
     files = {
         "--log": options.log,
         "--picture": options.picture,

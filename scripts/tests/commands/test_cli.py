@@ -203,14 +203,30 @@ def test_a_shell_completes_commands_options_and_techniques(
     assert (done.stdout.split(), done.stderr) == (goes_on, "")
 
 
-def test_a_shell_is_told_the_name_that_it_looks_up(capfd: pytest.CaptureFixture[str]) -> None:
+def completion(home: Path, *asked: str) -> subprocess.CompletedProcess[str]:
+    """From a shell that nothing completes for, as in an image."""
+    command = ["sh", "-c", '"$0" -m gpulift "$@"; exit $?', sys.executable, *asked]
+    environment = {**os.environ, "HOME": str(home)}
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+
+
+def test_a_shell_is_told_the_name_that_it_looks_up(tmp_path: Path) -> None:
     """Bash looks `./gpulift` up by what stands behind its last slash."""
-    code = "from gpulift import cli; cli.main(['--show-completion', 'bash'])"
-    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-    script = capfd.readouterr().out
-    assert script.endswith("complete -o default -F _gpulift_completion gpulift\n")
-    assert "_GPULIFT_COMPLETE=complete_bash $1" in script
+    done = completion(tmp_path, "--show-completion", "bash")
+    assert done.stdout.endswith("complete -o default -F _gpulift_completion gpulift\n")
+    assert "_GPULIFT_COMPLETE=complete_bash $1" in done.stdout
+    assert completion(tmp_path, "--install-completion", "bash").returncode == 0
+    assert (tmp_path / ".bash_completions" / "gpulift.sh").read_text("utf-8") in done.stdout
+
+
+@pytest.mark.parametrize("asked", [(), ("tcsh",)])
+def test_a_shell_that_completes_nothing_is_asked_for_another(
+    tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    done = completion(tmp_path, "--install-completion", *asked)
+    assert done.returncode == 2
+    assert re.search("'(|sh|dash|tcsh)' is not one of 'bash', 'zsh', 'fish'", done.stderr)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_usage_error_leaves_no_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, USAGE
 from tests import sample
 from tests.gate.test_gate_jobs_command import METRIC, RUN, evidence, gate, project
 from tests.gate.test_history import noisy, points
+from tests.gate.test_repositories import git
 
 __all__ = ["project"]  # a fixture
 pytestmark = pytest.mark.world
@@ -103,7 +108,56 @@ def test_the_head_of_a_gate_is_a_point_in_a_branch(
     monkeypatch.chdir(project)
     assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == FAILED
     folder = evidence(capfd.readouterr().out)
+    copied = shutil.copytree(folder, project.parent / "copied", copy_function=shutil.copyfile)
     assert call("add", folder, "--branch", "speed") == OK
+    assert call("add", str(copied), "--branch", "speed") == OK
+    assert "0 points added, 1 in all" in capfd.readouterr().out
     assert call("show", "python3/step", "--branch", "speed") == OK
-    assert " ms  this checkout (" in capfd.readouterr().out
+    head = git(project, "rev-parse", "--short=7", "HEAD")
+    assert f" ms  {head}  " in capfd.readouterr().out
     assert not (project / "gpulift-history").exists()
+    (project / "speed").write_text("1.1", "utf-8")
+    for arguments, commit in (((), f"{head}-dirty"), (("--head", "HEAD"), head)):
+        assert gate("--base", "HEAD~1", *arguments, "--metric", METRIC, *RUN) == FAILED
+        evidences = evidence(capfd.readouterr().out)
+        assert call("add", evidences, "--in", commit) == OK
+        (point,) = history.read(Path(commit))
+        assert point.commit == commit
+    document = json.loads(Path(folder, "gate.json").read_text("utf-8"))
+    del document["result"]
+    Path(copied, "gate.json").write_text(json.dumps(document), "utf-8")
+    assert call("add", str(copied)) == USAGE
+    assert "does not say when it was measured: it was broken off" in capfd.readouterr().err
+
+
+def test_calls_at_once_lose_no_point(here: Path) -> None:
+    for day in range(1, 5):
+        records = sample.launches(
+            1, "a/b", {}, [sample.arm("x", 1e-3)], started_at=f"2026-01-0{day}T00:00:00Z"
+        )
+        sample.write(here / f"2026-01-0{day}-abc1234", records)
+    command = [sys.executable, "-m", "gpulift", "history", "add"]
+    calls = [subprocess.Popen([*command, str(run)]) for run in here.glob("2026-*")]
+    assert [one.wait() for one in calls] == [OK] * 4
+    assert len(history.read(here / "gpulift-history")) == 4
+
+
+def test_rows_are_a_page_of_charts(here: Path, capfd: Shown) -> None:
+    held = [*noisy(1.0, 12, 1), *noisy(1.1, 6, 2)]
+    hostile = "<script>\x1b[31m[bold]"
+    better = [replace(one, row=hostile) for one in points(held, higher=True)]
+    history.write(here / "gpulift-history", [*better, *points(held, unit="ms")])
+    assert call("show", "--html", "rows.html") == OK
+    page = Path("rows.html").read_text("utf-8")
+    assert page.count("<svg") == 2
+    assert "<script" not in page
+    assert "http" not in re.sub("xmlns[^ ]*|http-equiv", "", page), "it needs no other file"
+    assert page.index("<b>a/b</b>") < page.index("<b>&lt;script&gt;"), "what became worse is first"
+    assert page.count('<span class="mark">worse</span>') == 1
+    assert call("show", "a/b", "--html", "row.html") == OK
+    assert Path("row.html").read_text("utf-8").count("<svg") == 1
+    assert call("show", hostile) == OK
+    assert call("alerts") == FAILED
+    out = capfd.readouterr().out
+    assert "\x1b" not in out
+    assert out.count("<script>\\x1b[31m[bold]") == 3

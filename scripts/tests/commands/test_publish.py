@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,12 +113,33 @@ def test_a_last_line_that_was_cut_off_before_is_dropped_and_said(run: Path) -> N
     assert "the last line is cut off" in read_file(file).warnings[0]
 
 
-def test_of_one_technique_what_was_published_comes_first(run: Path) -> None:
+def test_what_was_published_with_other_content_is_not_replaced(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = record_files(run)[0]
     again = run / f"{first.name}.zst"
-    again.write_bytes(compressed(first.read_bytes()))
-    assert record_files(run)[:2] == [again, first]
+    again.write_bytes(compressed(first.read_bytes() + b"\n"))
+    assert record_files(run)[:2] == [again, first], "what was published comes first"
+    before = {file: file.read_bytes() for file in run.iterdir()}
     assert cli.main(["publish", str(run)]) == FAILED
+    assert f"{first.name}: is there, and published with other content" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in run.iterdir()} == before
+
+
+@pytest.mark.parametrize("call", ["Path.unlink", "Path.replace"])
+def test_what_a_kill_left_is_gone_on_with(run: Path, call: str) -> None:
+    before, killed = ids(run), "os.kill(os.getpid(), signal.SIGKILL)"
+    code = (
+        "import os, signal, sys; from pathlib import Path; from gpulift import cli\n"
+        f"{call} = lambda *_, **__: {killed}\n"
+        "cli.main(['publish', sys.argv[1]])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(run)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(run.glob("*zst*"))) == 1
+    assert cli.main(["publish", str(run)]) == OK
+    assert ids(run) == before
+    assert all(file.name.endswith(".jsonl.zst") for file in run.iterdir())
 
 
 def test_a_published_run_is_not_gone_on_with(run: Path) -> None:

@@ -146,9 +146,9 @@ def test_a_run_that_nothing_calls_finished_is_not(root: Path, capfd: SHOWN) -> N
 
 
 def test_records_that_are_not_compressed_name_the_command(root: Path, capfd: SHOWN) -> None:
-    run = made(root, runs_made.full_gpu(), publish=False)
+    run = made(root, runs_made.full_gpu(), publish=False, folder="a b")
     assert cli.main(["submit", str(run)]) == FAILED
-    assert f"./gpulift publish {run}" in capfd.readouterr().err
+    assert f"./gpulift publish '{run}'\n" in capfd.readouterr().err
 
 
 def test_a_run_of_a_script_says_what_can_be_submitted(root: Path, capfd: SHOWN) -> None:

@@ -108,7 +108,7 @@ def test_a_regression_is_found_confirmed_and_named(
     head_is(*SLOWER)
     assert against_base() == 1
     (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("regressed")]
-    assert "precision/matmul/n:1/bf16: head/base 1.00" in line
+    assert "precision/matmul/n:1/bf16: 1000 µs -> 1.00 ms; head/base 1.00" in line
     assert "8 launches" in line
     second = read_all(Path("evidence/cases/stage2"))
     assert {record["arm"] for record in second} == {"bf16"}
@@ -364,7 +364,7 @@ def test_a_blind_instrument_is_exit_3(bench: FakeBench, capsys: pytest.CaptureFi
     assert against_base() == 3
     said = capsys.readouterr()
     assert re.search(r"control planted: FAILED: \S+: planted 1 %, not found: equivalent", said.out)
-    assert "bf16: head/base 1.00" in said.out
+    assert "bf16: 1000 µs -> 1.00 ms; head/base 1.00" in said.out
     assert "not confirmed: a control failed" in said.out
     assert "control planted failed, so nothing is confirmed" in said.err
 

@@ -209,9 +209,13 @@ def test_a_link_to_an_interpreter_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("echo 'no such library' >&2; exit 3", "no such library"),
-        ("exit 3", "exit code 3"),
-        ("echo hello", "is no Python 3.10 or later"),
+        ("echo 'no such library' >&2; exit 3", "is no Python: no such library"),
+        ("exit 3", "is no Python: exit code 3"),
+        ("echo hello", "is no Python: exit code 0"),
+        ("echo Python 2 7", "is Python 2.7: name one of 3.10 or later"),
+        ("echo Python 3 8", "is Python 3.8: name one of 3.10 or later"),
+        ('[ "$1" = -c ] && echo Python 3 11 || exit 3', "exit code 3"),
+        ('[ "$1" = -c ] && echo Python 3 11 || echo x', "not a line of JSON"),
     ],
 )
 def test_what_does_not_start_as_python_says_why(tmp_path: Path, body: str, expected: str) -> None:

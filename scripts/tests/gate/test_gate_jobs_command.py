@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from gpulift.commands import gate_jobs
 from gpulift.gate import jobs
 from gpulift.gate.jobs import Job, JobSide
 from gpulift.gate.pairs import Run
-from gpulift.ground.errors import FAILED, NOT_COMPARABLE, OK, USAGE
+from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOT_COMPARABLE, OK, USAGE
 from tests.gate.test_repositories import git
 
 pytestmark = [
@@ -187,10 +189,10 @@ json.dump({"context": {"date": "2026-01-01T00:00:00+00:00"}, "benchmarks": rows}
 def test_rows_of_pytest_benchmark(
     project: Path, capfd: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = project / "bin"
+    fake = project.parent / "bin"
     fake.mkdir()
-    (project / "fake_pytest.py").write_text(PYTEST_JSON, "utf-8")
-    (fake / "python").write_text(f'#!/bin/sh\nexec python3 "{project}/fake_pytest.py" "$@"\n')
+    (fake / "fake_pytest.py").write_text(PYTEST_JSON, "utf-8")
+    (fake / "python").write_text(f'#!/bin/sh\nexec python3 "{fake}/fake_pytest.py" "$@"\n')
     (fake / "python").chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
     assert gate("--base", "HEAD~1", "--pytest", "tests") == FAILED
@@ -215,7 +217,8 @@ def test_two_pythons_run_the_same_command(project: Path, tmp_path: Path, capfd: 
     for name, speed in (("a", "1.0"), ("b", "1.1")):
         folder = tmp_path / name / "bin"
         folder.mkdir(parents=True)
-        (folder / "python").write_text(f'#!/bin/sh\necho "step: {speed} ms"\n', "utf-8")
+        answers = '[ "$1" = -c ] && exec python3 "$@"'
+        (folder / "python").write_text(f'#!/bin/sh\n{answers}\necho "step: {speed} ms"\n', "utf-8")
         (folder / "python").chmod(0o755)
         pythons.append(str(folder / "python"))
     arguments = ("--base-python", pythons[0], "--head-python", pythons[1], "--metric", METRIC)
@@ -273,13 +276,103 @@ def test_base_against_base_that_looks_slower_is_looked_at_again(
     assert any("null/stage2" in out.as_posix() for out in runs)
 
 
-def test_a_row_of_one_side_alone_is_named_and_not_judged(project: Path, capfd: Shown) -> None:
-    new = '\nrows += [dict(rows[0], name="BM_new", run_name="BM_new", family_index=1)]\njson.dump'
-    for text in (GBENCH, GBENCH.replace("\njson.dump", new)):
+def committed(project: Path, *texts: str) -> None:
+    """A commit for each text of `bench`."""
+    for text in texts:
         (project / "bench").write_text(text, "utf-8")
         (project / "bench").chmod(0o755)
         (project / "speed").write_text("1.0", "utf-8")
         git(project, "add", ".")
-        git(project, "commit", "--quiet", "-m", "bench")
-    assert gate("--base", "HEAD~1", "--head", "HEAD", "--gbench", "bench") == OK
-    assert "skipped      BM_new: only in the head" in capfd.readouterr().out
+        git(project, "commit", "--quiet", "--allow-empty", "-m", "bench")
+
+
+ENTRY = '\nrows += [dict(rows[0], name="BM_new", run_name="BM_new", family_index=1{})]\njson.dump'
+TIMED, BROKEN, SKIPS = (
+    GBENCH.replace("\njson.dump", ENTRY.format(more))
+    for more in ("", ', error_occurred=True, error_message="no memory"', ", skipped=True")
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "code", "said"),
+    [
+        (TIMED, BROKEN, FAILED, "error        BM_new: head: no memory"),
+        (TIMED, SKIPS, FAILED, "error        BM_new: head skips what the base measures"),
+        (BROKEN, TIMED, INCONCLUSIVE, "inconclusive BM_new: no base: no memory"),
+        (TIMED, GBENCH, INCONCLUSIVE, "inconclusive BM_new: only in the base"),
+        (SKIPS, TIMED, OK, "skipped      BM_new: without a reason"),
+        (GBENCH, TIMED, OK, "skipped      BM_new: only in the head"),
+    ],
+)
+def test_a_row_that_one_side_lacks_is_told_and_never_passes(
+    project: Path, capfd: Shown, base: str, head: str, code: int, said: str
+) -> None:
+    committed(project, base, head)
+    assert gate("--base", "HEAD~1", "--head", "HEAD", "--gbench", "bench") == code
+    assert said in capfd.readouterr().out
+
+
+def test_the_only_row_that_fails_in_the_head_is_an_error(project: Path, capfd: Shown) -> None:
+    broken = GBENCH.replace('"time_unit"', '"error_occurred": True, "time_unit"')
+    committed(project, GBENCH, broken)
+    assert gate("--base", "HEAD~1", "--head", "HEAD", "--gbench", "bench") == FAILED
+    assert "error        BM_x/8: head: without a reason" in capfd.readouterr().out
+
+
+def test_a_run_of_what_is_in_the_checkout_is_not_comparable(
+    project: Path, capfd: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head would be found to be as fast as the base."""
+    (project / "step.py").write_text(STEP + "import lib.own", "utf-8")
+    (project / "lib").mkdir()
+    for speed in ("1", "2"):
+        (project / "lib" / "own.py").write_text(f"SPEED = {speed}", "utf-8")
+        git(project, "add", ".")
+        git(project, "commit", "--quiet", "-m", speed)
+    monkeypatch.setenv("PYTHONPATH", str(project / "lib"))
+    (project / "step.py").write_text(STEP.replace("import json", "import own, json"), "utf-8")
+    assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == NOT_COMPARABLE
+    assert "lib/own.py, which is in your checkout" in capfd.readouterr().err
+    assert not list((project.parent / "cache").rglob("launch.json"))
+
+
+def test_two_commits_with_the_same_files_are_said_to_be_so(project: Path, capfd: Shown) -> None:
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "nothing")
+    assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == OK
+    out = capfd.readouterr().out.splitlines()
+    assert "the same as the base, so that only noise can differ: 1 row" in out[0]
+    python = sys.executable
+    both = ("--base-python", python, "--head-python", python)
+    assert gate(*both, "--metric", METRIC, *RUN) == OK
+    assert "the same as the base, so that only noise can differ" in capfd.readouterr().out
+
+
+def test_a_gate_that_is_killed_leaves_no_entry_in_the_repository(project: Path) -> None:
+    before = sorted(
+        str(file) for file in (project / ".git").rglob("*") if "objects" not in str(file)
+    )
+    command = [sys.executable, "-m", "gpulift", "gate", "--base", "HEAD~1", "--", "sleep", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as gating:
+        assert gating.stderr
+        assert any("one run of the base" in line for line in gating.stderr)
+        gating.kill()
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+    after = sorted(
+        str(file) for file in (project / ".git").rglob("*") if "objects" not in str(file)
+    )
+    assert after == before
+
+
+@pytest.mark.parametrize(("found", "code"), [("0.1", NOT_COMPARABLE), ("1", OK)])
+def test_a_run_that_goes_on_from_what_another_left_is_not_comparable(
+    project: Path, capfd: Shown, found: str, code: int
+) -> None:
+    text = "import os\nfactor = {} if os.path.exists('ckpt') else 1\nopen('ckpt', 'w').close()\n"
+    step = STEP.replace("random.gauss(", "factor * random.gauss(")
+    (project / "step.py").write_text(text.format(found) + step, "utf-8")
+    git(project, "commit", "--quiet", "-a", "-m", "goes on")
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "more")
+    assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == code
+    said = capfd.readouterr().err
+    assert ("that finds ckpt of an earlier one says 10 times another" in said) == bool(code)

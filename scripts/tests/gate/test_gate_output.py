@@ -19,6 +19,7 @@ from gpulift.gate.output import (
     explain,
     family,
     github,
+    in_words,
     lines,
     rows_of,
     write_junit,
@@ -53,18 +54,19 @@ TIME = Measured("time of a step", "s", 2e-3, 3e-3, "2.00 ms in base, 3.00 ms in 
 WHY = {
     ROWS[2]: Attribution((TIME,), Throttle(()), Throttle(("sw_power_cap",)), "the code: all of it")
 }
+BESIDE = {row: in_words("2 ms", "3 ms") for row in ROWS[:4]}
 NO_RECORDS = GateRecords(Path("evidence"), {})
 
 
 def test_lines_show_what_is_not_clean_worst_first() -> None:
-    said = list(lines(RESULT))
+    said = list(lines(RESULT, BESIDE))
     assert [line.split()[0] for line in said[:4]] == [
         "error",
         "regressed",
         "inconclusive",
         "improved",
     ]
-    assert "n:2/bf16: head/base 1.005" in said[1]
+    assert "n:2/bf16: 2 ms -> 3 ms; head/base 1.005" in said[1]
     assert "95 % interval 1.00" in said[1]
     assert "only changes of " in said[2]
     assert not [line for line in said if line.startswith(("equivalent", "skipped"))]
@@ -76,7 +78,7 @@ def test_lines_show_what_is_not_clean_worst_first() -> None:
 
 def test_where_nothing_could_run_no_error_budget_is_named() -> None:
     none = judge(Evidence(replace(setup(ROWS[0]), unmeasurable={ROWS[0].id: "no GPU"})))
-    assert list(lines(none))[-2:] == [
+    assert list(lines(none, {}))[-2:] == [
         "1 skipped: no GPU",
         f"nothing was compared; {none.setup.certificate}",
     ]
@@ -86,7 +88,7 @@ def test_where_nothing_could_run_no_error_budget_is_named() -> None:
 
 def test_a_gate_without_a_word_on_certificates_ends_with_its_family() -> None:
     bare = replace(RESULT, setup=replace(RESULT.setup, certificate=""))
-    assert list(lines(bare))[-1] == family(RESULT.plan)
+    assert list(lines(bare, {}))[-1] == family(RESULT.plan)
 
 
 def test_explain_says_what_figures_were_held_against() -> None:
@@ -123,7 +125,7 @@ def test_json_has_what_verdicts_rest_on_besides_launches() -> None:
 
 
 def test_workflow_commands_are_escaped() -> None:
-    said = list(github(RESULT))
+    said = list(github(RESULT, BESIDE))
     assert sorted(line.partition(" ")[0] for line in said) == ["::error", "::error", "::warning"]
     (nasty,) = [line for line in said if "n:5" in line]
     assert nasty.startswith("::error title=gpulift error::error        precision/matmul/n:5/bf16: ")
@@ -133,13 +135,13 @@ def test_workflow_commands_are_escaped() -> None:
 
 def test_junit_has_every_row_and_only_what_xml_can_hold(tmp_path: Path) -> None:
     file = tmp_path / "gate.xml"
-    write_junit(RESULT, file)
+    write_junit(RESULT, file, BESIDE)
     assert not complaints(file.read_bytes())
     suite = ET.parse(file).getroot()
     cases = list(suite.iter("testcase"))
     assert len(cases) == int(suite.get("tests", 0)) == 9
     found = {tag: len(list(suite.iter(tag))) for tag in ("failure", "error", "skipped")}
-    assert found == {"failure": 1, "error": 1, "skipped": 2}
+    assert found == {"failure": 2, "error": 1, "skipped": 1}
     assert found == {
         "failure": int(suite.get("failures", 0)),
         "error": int(suite.get("errors", 0)),
@@ -149,21 +151,29 @@ def test_junit_has_every_row_and_only_what_xml_can_hold(tmp_path: Path) -> None:
     assert "two?[0m <lines>" in (error.get("message") or "")
     assert cases[3].get("classname") == "precision.matmul"
     assert cases[3].get("name") == "n:0/bf16"
-    assert sorted(one.get("type", "") for one in suite.iter("skipped")) == [
-        "inconclusive",
-        "skipped",
-    ]
+    failures = {one.get("type", ""): one.get("message", "") for one in suite.iter("failure")}
+    assert sorted(failures) == ["inconclusive", "regressed"]
+    assert all("2 ms -> 3 ms; head/base" in said for said in failures.values())
+
+
+def test_what_is_left_open_as_usual_is_no_failure(tmp_path: Path) -> None:
+    usual = replace(RESULT, setup=replace(RESULT.setup, unsteady=(ROWS[1],)))
+    write_junit(usual, tmp_path / "gate.xml", {})
+    suite = ET.parse(tmp_path / "gate.xml").getroot()
+    assert [one.get("type") for one in suite.iter("failure")] == ["regressed"]
+    kinds = [one.get("type") for one in suite.iter("skipped")]
+    assert kinds == ["inconclusive", "skipped"]
 
 
 def test_a_control_that_is_not_finished_is_no_error(tmp_path: Path) -> None:
     open_one = Control("null", False, "the budget ended", unfinished=True)
     result = replace(RESULT, controls=(open_one,))
-    assert "control null: not finished: the budget ended" in list(lines(result))
-    assert "::warning title=gpulift control null::the budget ended" in list(github(result))
-    write_junit(result, tmp_path / "gate.xml")
+    assert "control null: not finished: the budget ended" in list(lines(result, {}))
+    assert "::warning title=gpulift control null::the budget ended" in list(github(result, {}))
+    write_junit(result, tmp_path / "gate.xml", {})
     assert not complaints((tmp_path / "gate.xml").read_bytes())
     suite = ET.parse(tmp_path / "gate.xml").getroot()
-    assert len(list(suite.iter("skipped"))) == int(suite.get("skipped", 0)) == 3
+    assert len(list(suite.iter("failure"))) == int(suite.get("failures", 0)) == 3
     assert len(list(suite.iter("error"))) == int(suite.get("errors", 0)) == 1
 
 
@@ -175,12 +185,14 @@ def test_junit_of_measured_trials(file: Path, tmp_path: Path) -> None:
         first = {row: [Launch(value) for value in one.first] for row, one in rows.items()}
         second = {row: [Launch(value) for value in one.second] for row, one in rows.items()}
         result = judge(evidence(first, second))
-        write_junit(result, tmp_path / "gate.xml")
+        write_junit(result, tmp_path / "gate.xml", {})
         assert not complaints((tmp_path / "gate.xml").read_bytes())
         suite = ET.parse(tmp_path / "gate.xml").getroot()
         assert suite.get("tests") == str(len(trial.rows) + len(result.controls))
         found = [trial.verdict(one).verdict for one in trial.rows]
-        assert suite.get("failures") == str(found.count("regressed"))
+        controls = sum(control.unfinished for control in result.controls)
+        told = found.count("regressed") + found.count("inconclusive") + controls
+        assert suite.get("failures") == str(told)
 
 
 def row_of(id: str) -> Row:
@@ -191,7 +203,7 @@ def row_of(id: str) -> Row:
 
 def test_junit_into_a_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match="cannot be written"):
-        write_junit(RESULT, tmp_path)
+        write_junit(RESULT, tmp_path, {})
 
 
 def test_json_is_json_and_counts_agree() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from gpulift.gate.evidence import (
 )
 from gpulift.gate.jobs import Job, Jobs, JobSide, RunFailed, environment_of, run_once
 from gpulift.gate.measure import Batch, Budget, BudgetOver
-from gpulift.gate.metrics import Metric, Reading, read_all
+from gpulift.gate.metrics import Metric, Reading, Untimed, read_all
 from gpulift.gate.pairs import Pair, PairedLaunch, Run, read_launch, write_launch
 from gpulift.ground.errors import GpuliftError, RecordError
 
@@ -146,6 +148,7 @@ def test_numbers_of_different_units_are_not_compared(tmp_path: Path) -> None:
     [
         ("kill -9 $$", "ended with signal 9"),
         ("echo no >&2; exit 1", "ended with code 1: no"),
+        ("echo why; echo no >&2; exit 1", "ended with code 1: why no"),
         ("echo nothing", "loss: "),
         ("echo loss 0", "loss: 0 is no number above 0"),
         ("echo loss nan", "loss: nan is no number above 0"),
@@ -160,11 +163,56 @@ def test_a_run_that_fails_says_why(tmp_path: Path, script: str, said: str) -> No
     assert said in str(failed.value)
 
 
-def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("no-such-program", "is not on PATH"),
+        ("./no-such-program", "No such file or directory"),
+        ("python", "is not on PATH, where python3 is: name that"),
+        ("speed", "is not on PATH, and ./speed is here: name that"),
+        ("./folder", "is a folder"),
+        ("./plain", "may not be executed: chmod +x ./plain"),
+        ("./lost", "what its first line names behind #! is not there"),
+        ("./text", "is no program: its first line has to begin with #! and an interpreter"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_refused(
+    tmp_path: Path, program: str, said: str
+) -> None:
     base, _ = sides(tmp_path)
-    absent = Job("x", ("no-such-program",), lambda _: {}, 1.0)
-    with pytest.raises(GpuliftError, match="no-such-program: cannot be started"):
-        run_once(absent, base, tmp_path / "out", math.inf)
+    (base.folder / "folder").mkdir()
+    for name, text, mode in (
+        ("plain", "#!/bin/sh\n", 0o644),
+        ("lost", "#!/no/such/sh\n", 0o755),
+        ("text", "echo 1\n", 0o755),
+    ):
+        (base.folder / name).write_text(text, "utf-8")
+        (base.folder / name).chmod(mode)
+    absent = Job("x", (program,), lambda _: {}, 1.0)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}" if program != "python" else f"{tmp_path}/bin"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    with pytest.raises(GpuliftError) as refused:
+        run_once(absent, replace(base, environment={"PATH": path}), tmp_path / "out", math.inf)
+    assert str(refused.value) == f"{program}: cannot be started: {said}"
+
+
+def test_rows_without_a_number_and_processes_left_are_kept(tmp_path: Path) -> None:
+    base, _ = sides(tmp_path)
+    reads = Job(
+        "x",
+        ("sh", "-c", "sleep 60 &"),
+        lambda _: {"a": Reading(1.0), "b": Untimed("broke", True)},
+        9.0,
+    )
+    run = run_once(reads, base, tmp_path / "out", math.inf)
+    assert run.untimed == {"b": Untimed("broke", True)}
+    assert run.left in (("sleep",), ("sh",))  # of which it is the fork first
+    launch = PairedLaunch((Pair((BASE, HEAD), run, run),))
+    write_launch(tmp_path, launch)
+    assert read_launch(tmp_path) == launch
+    assert launch.failed("b") == (BASE, "broke")
+    assert launch.failed("c") == (BASE, "did not say c")
 
 
 def test_a_run_writes_to_a_file_that_is_new(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ import pytest
 from gpulift.gate.metrics import Finished, Metric, NoNumberError, Reading, read_all
 from gpulift.ground.errors import GpuliftError
 
+HUGE = "1" + "0" * 400  # no float
 
-def ended(folder: Path, printed: str = "", began_ns: int = 0) -> Finished:
-    return Finished(2.5, printed, folder, folder / "out", began_ns)
+
+def ended(folder: Path, printed: str = "", began_ns: int = 0, errors: str = "") -> Finished:
+    return Finished(2.5, printed, errors, folder, folder / "out", began_ns)
 
 
 def test_the_wall_time_is_a_metric(tmp_path: Path) -> None:
@@ -45,6 +47,14 @@ def test_a_number_in_a_file(tmp_path: Path, path: str, reading: float) -> None:
     assert metric.read(ended(tmp_path)) == Reading(reading, higher=True)
 
 
+@pytest.mark.parametrize(("printed", "number"), [("done", 2.0), ("step: 1", 1.0)])
+def test_a_number_that_is_not_printed_is_looked_for_on_stderr(
+    tmp_path: Path, printed: str, number: float
+) -> None:
+    run = ended(tmp_path, printed, errors="INFO step: 2")
+    assert Metric(r"stdout:step: (\d+)").read(run).value == number
+
+
 @pytest.mark.parametrize(
     ("source", "printed", "said"),
     [
@@ -60,6 +70,8 @@ def test_a_number_in_a_file(tmp_path: Path, path: str, reading: float) -> None:
         ("new.json:t", "", '"soon" is no number'),
         ("new.json:yes", "", "true is no number"),
         ("new.json:none", "", "[] is no number"),
+        ("new.json:bare", "", "[1, NaN] is no number"),
+        ("new.json:huge", "", "0 is no number"),
     ],
 )
 def test_a_run_without_its_number_says_why(
@@ -69,7 +81,10 @@ def test_a_run_without_its_number_says_why(
         ("old", '{"a": 1}'),
         ("text", "{"),
         ("deep", "[" * 100_000),
-        ("new", '{"a": 1, "t": "soon", "yes": true, "none": []}'),
+        (
+            "new",
+            f'{{"a": 1, "t": "soon", "yes": true, "none": [], "bare": [1, NaN], "huge": {HUGE}}}',
+        ),
     ):
         (tmp_path / f"{name}.json").write_text(text, "utf-8")
     began_ns = (tmp_path / "new.json").stat().st_mtime_ns if source.startswith("old") else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from gpulift.engine import doctor
 from gpulift.gate import builds
 from gpulift.ground.errors import GpuliftError
-from gpulift.ground.programs import finished, text_of
+from gpulift.ground.programs import finished, require_program, text_of
 
 pytestmark = pytest.mark.world
 
@@ -69,6 +70,29 @@ def test_what_a_program_says_and_its_exit_code_are_kept(tmp_path: Path) -> None:
     assert (done.returncode, text_of(done.stderr)) == (3, "wrong\n")
     assert Path(text_of(done.stdout).strip()) == tmp_path.resolve()
     assert text_of(b"\xff\n") == "\ufffd\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("no-such", "is not on PATH"),
+        ("./no-such", "there is no such program"),
+        ("./folder", "is a folder"),
+        ("./plain", "may not be executed: chmod +x ./plain"),
+        ("runs", "is not on PATH, and ./runs is here: name that"),
+    ],
+)
+def test_what_cannot_be_started_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, mode in (("plain", 0o644), ("runs", 0o755)):
+        (tmp_path / name).touch(mode)
+    monkeypatch.chdir(tmp_path)
+    require_program("./runs", "/usr/bin")
+    require_program("runs", str(tmp_path))
+    with pytest.raises(GpuliftError, match=re.escape(f"{program}: cannot be started: {why}")):
+        require_program(program, "/usr/bin")
 
 
 def test_a_git_that_hangs_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
 import time
@@ -68,6 +69,15 @@ def test_an_interruption_leaves_no_half(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         write_whole("new", tmp_path / "a")
     assert names(tmp_path) == []
+
+
+def test_what_a_kill_left_of_a_file_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+    for name in (".gpulift-a-1.new", ".gpulift-a-2.new", ".gpulift-b-3.new"):
+        (tmp_path / name).write_text("half", encoding="utf-8")
+    with (tmp_path / ".gpulift-a-2.new").open() as written:
+        fcntl.flock(written, fcntl.LOCK_EX)
+        write_whole("new", tmp_path / "a")
+    assert names(tmp_path) == [".gpulift-a-2.new", ".gpulift-b-3.new", "a"]
 
 
 def test_what_need_not_last_does_not_wait_for_the_disk(

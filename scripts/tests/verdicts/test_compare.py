@@ -16,6 +16,7 @@ from gpulift import cli
 from gpulift.commands import compare as compare_command
 from gpulift.commands import compare_cells as cells
 from gpulift.commands.compare import as_data, rows_table, summary_line
+from gpulift.commands.compare_markdown import markdown
 from gpulift.ground.errors import (
     FAILED,
     INCONCLUSIVE,
@@ -879,6 +880,22 @@ def test_the_table_has_what_changed_and_with_all_every_row(tmp_path: Path) -> No
         table = rows_table(found, show_all)
         assert table.row_count == rows
         assert ("reason" in [column.header for column in table.columns]) == show_all
+
+
+def test_base_and_head_stand_beside_the_change_and_names_are_harmless(tmp_path: Path) -> None:
+    nasty = {"kind": "a\x1b[31m|b\nc"}
+    base, head = (
+        sample.launches(4, "a/b", nasty, [sample.arm("x", time, launch_noise=1e-4)], seed=seed)
+        for seed, time in ((1, 1.5e-3), (2, 3e-3))
+    )
+    found = compared(tmp_path, base, head)
+    table = rows_table(found, show_all=False)
+    told = {str(one.header): str(next(iter(one.cells))) for one in table.columns}
+    assert (told["base"], told["head"], told["change"][:4]) == ("1.50 ms", "3.00 ms", "+100")
+    assert told["case"] == r"kind a\x1b[31m|b\nc"
+    (line,) = [line for line in markdown(found).splitlines() if "regressed" in line]
+    assert "| 1.50 ms | 3.00 ms | +" in line
+    assert "\x1b" not in line
 
 
 def noisy(seed: int, noise: float, launches: int = 3, arms: int = 4) -> list[Json]:

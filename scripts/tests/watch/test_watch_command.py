@@ -129,7 +129,8 @@ def test_options_of_the_job_are_the_jobs(root: Path, capfd: SHOWN) -> None:
     [
         ((), "give either --pid PID or, after --, the command of a job"),
         (("--pid", "1", "--", "true"), "give either --pid PID or, after --, the command of a job"),
-        (("--", "no-such-program"), "no-such-program: there is no such program"),
+        (("--", "no-such-program"), "no-such-program: cannot be started: is not on PATH"),
+        (("--", "/tmp"), "/tmp: cannot be started: is a folder"),
         (("--pid", str(1 << 40)), "there is no such process"),
         (("--interval", "0", "--", "true"), "--interval 0.0: give seconds, 0.01 or more"),
         (("--interval", "inf", "--", "true"), "--interval inf: give seconds, 0.01 or more"),
@@ -330,9 +331,10 @@ def test_without_its_packages_tensorboard_is_one_line_with_the_remedy(
     board: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setattr(packages, "is_installed", lambda one: one != package)
+    monkeypatch.setattr(sys, "executable", "/a b/python")
     assert cli.main(["watch", "--tensorboard", str(board), *shell("echo never")]) == USAGE
     shown = capfd.readouterr()
-    install = f"{sys.executable} -m pip install {package}"
+    install = f"'/a b/python' -m pip install {package}"
     said = f"--tensorboard: the Python package {package} is not installed: {install}"
     assert shown.err == f"gpulift: error: {said}\n"
     assert shown.out == ""
