@@ -51,46 +51,13 @@ TECHNIQUE = {
         0.95 of books, whose longest document attends to twice as many tokens as a row has.
     """,
     "predict": [
-        {
-            "case": {"lengths": "even"},
-            "on": "h100",
-            "step_time_s": {"padded": [0.055, 0.071]},
-            "speedup": {
-                "grouped": [0.84, 0.98],
-                "packed_unmasked": [0.86, 0.96],
-                "dense_mask": [0.25, 0.45],
-                "variable_length": [0.92, 1.0],
-                "flex": [0.87, 0.96],
-                "flex_rebuilt": [0.82, 0.95],
-            },
-        },
-        {
-            "case": {"lengths": "chat"},
-            "on": "h100",
-            "step_time_s": {"padded": [0.29, 0.38]},
-            "speedup": {
-                "grouped": [3.4, 4.5],
-                "packed_unmasked": [4.0, 5.1],
-                "dense_mask": [1.4, 2.3],
-                "variable_length": [4.9, 5.8],
-                "flex": [4.7, 5.6],
-                "flex_rebuilt": [4.5, 5.5],
-            },
-        },
-        {
-            "case": {"lengths": "books"},
-            "on": "h100",
-            "step_time_s": {"padded": [0.42, 0.56]},
-            "speedup": {
-                "grouped": [4.5, 6.2],
-                "packed_unmasked": [5.4, 7.3],
-                "dense_mask": [2.0, 3.4],
-                "variable_length": [5.7, 6.9],
-                "flex": [5.2, 6.4],
-                "flex_rebuilt": [5.1, 6.3],
-            },
-        },
-        {"case": {"lengths": "chat_toy"}, "on": "cpu", "speedup": {"dense_mask": [0.9, 1.5]}},
+        "lengths:even @h100: padded 55-71 ms, grouped 0.84-0.98, packed_unmasked 0.86-0.96,"
+        " dense_mask 0.25-0.45, variable_length 0.92-1.0, flex 0.87-0.96, flex_rebuilt 0.82-0.95",
+        "lengths:chat @h100: padded 290-380 ms, grouped 3.4-4.5, packed_unmasked 4.0-5.1,"
+        " dense_mask 1.4-2.3, variable_length 4.9-5.8, flex 4.7-5.6, flex_rebuilt 4.5-5.5",
+        "lengths:books @h100: padded 420-560 ms, grouped 4.5-6.2, packed_unmasked 5.4-7.3,"
+        " dense_mask 2.0-3.4, variable_length 5.7-6.9, flex 5.2-6.4, flex_rebuilt 5.1-6.3",
+        "lengths:chat_toy @cpu: dense_mask 0.9-1.5",
     ],
     "whole_steps": True,
     "arms": [

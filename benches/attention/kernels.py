@@ -31,52 +31,17 @@ TECHNIQUE = {
         need 0.3 to 1.6; at 16384, 146 GB, it is skipped on both cards.
     """,
     "predict": [
-        {
-            "case": {"pass": "forward", "head": 64, "tokens": 16384},
-            "on": "nvidia-h",
-            "speedup": {"flash": [0.6, 0.95], "memory_efficient": [0.2, 0.5]},
-        },
-        {
-            "case": {"pass": "forward", "head": 128, "tokens": 16384},
-            "on": "nvidia-h",
-            "speedup": {"flash": [0.45, 0.75], "memory_efficient": [0.2, 0.45]},
-        },
-        {
-            "case": {"pass": "backward", "head": 64, "tokens": 16384},
-            "on": "nvidia-h",
-            "speedup": {"flash": [0.55, 0.95], "memory_efficient": [0.2, 0.5]},
-        },
-        {
-            "case": {"pass": "backward", "head": 128, "tokens": 16384},
-            "on": "nvidia-h",
-            "speedup": {"flash": [0.45, 0.75], "memory_efficient": [0.15, 0.45]},
-        },
-        {
-            "case": {"pass": "forward", "head": 128, "tokens": 16384},
-            "on": "nvidia-h",
-            "speedup": {"flash_attention_3": [0.95, 1.15]},
-        },
-        {"on": "nvidia-h", "speedup": {"cudnn": [0.97, 1.03]}},
-        {
-            "case": {"pass": "forward", "tokens": 1024},
-            "on": "nvidia-h",
-            "speedup": {"math": [0.016, 0.03]},
-        },
-        {
-            "case": {"pass": "forward", "tokens": 4096},
-            "on": "nvidia-h",
-            "speedup": {"math": [0.013, 0.024]},
-        },
-        {
-            "case": {"pass": "backward", "tokens": 1024},
-            "on": "nvidia-h",
-            "speedup": {"math": [0.055, 0.085]},
-        },
-        {
-            "case": {"pass": "backward", "tokens": 4096},
-            "on": "nvidia-h",
-            "speedup": {"math": [0.035, 0.055]},
-        },
+        "pass:forward/head:64/tokens:16384 @nvidia-h: flash 0.6-0.95, memory_efficient 0.2-0.5",
+        "pass:forward/head:128/tokens:16384 @nvidia-h: flash 0.45-0.75,"
+        " memory_efficient 0.2-0.45, flash_attention_3 0.95-1.15",
+        "pass:backward/head:64/tokens:16384 @nvidia-h: flash 0.55-0.95, memory_efficient 0.2-0.5",
+        "pass:backward/head:128/tokens:16384 @nvidia-h: flash 0.45-0.75,"
+        " memory_efficient 0.15-0.45",
+        "@nvidia-h: cudnn 0.97-1.03",
+        "pass:forward/tokens:1024 @nvidia-h: math 0.016-0.03",
+        "pass:forward/tokens:4096 @nvidia-h: math 0.013-0.024",
+        "pass:backward/tokens:1024 @nvidia-h: math 0.055-0.085",
+        "pass:backward/tokens:4096 @nvidia-h: math 0.035-0.055",
     ],
     "gpus": 1,
     "arms": [

@@ -51,16 +51,8 @@ TECHNIQUE = {
         mean, is bound by calls on a host: 12 batches, some 5 by budget and packed: 2.2.
     """,
     "predict": [
-        {
-            "case": {"model": "gpt2"},
-            "step_time_s": {"fixed": [0.255, 0.311]},
-            "speedup": {"token_budget": [2.0, 2.4], "packed": [2.1, 2.6], "search": [0.87, 1.07]},
-        },
-        {
-            "case": {"model": "gpt_toy"},
-            "on": "cpu",
-            "speedup": {"token_budget": [2.0, 2.4], "packed": [1.9, 2.4]},
-        },
+        "model:gpt2: fixed 255-311 ms, token_budget 2.0-2.4, packed 2.1-2.6, search 0.87-1.07",
+        "model:gpt_toy @cpu: token_budget 2.0-2.4, packed 1.9-2.4",
     ],
     "claims": ["dynamic-batch-faster"],
     "whole_steps": True,

@@ -33,26 +33,10 @@ TECHNIQUE = {
         1.5 times.
     """,
     "predict": [
-        {
-            "case": {"model": "resnet18"},
-            "on": "h100",
-            "step_time_s": {"small_batch": [0.00504, 0.00616]},
-        },
-        {
-            "case": {"model": "resnet18", "batch": 1024},
-            "on": "h100",
-            "speedup": {
-                "sgd": [11.7, 14.3],
-                "sgd_scaled": [11.7, 14.3],
-                "lars": [10.5, 14.3],
-                "lamb": [10.5, 14.3],
-            },
-        },
-        {
-            "case": {"model": "conv_toy"},
-            "on": "cpu",
-            "speedup": {"sgd": [1.35, 1.65], "sgd_scaled": [1.35, 1.65]},
-        },
+        "model:resnet18 @h100: small_batch 5.04-6.16 ms",
+        "model:resnet18/batch:1024 @h100: sgd 11.7-14.3, sgd_scaled 11.7-14.3, lars 10.5-14.3,"
+        " lamb 10.5-14.3",
+        "model:conv_toy @cpu: sgd 1.35-1.65, sgd_scaled 1.35-1.65",
     ],
     "claims": [
         "larger-batch-less-accurate",

@@ -36,37 +36,13 @@ TECHNIQUE = {
         "disk may be twice another's where other machines share it."
     ),
     "predict": [
-        {
-            "case": {"operation": "read", "access": "random_4k"},
-            "step_time_s": {
-                "buffered": [0.09216, 0.1126],
-                "direct": [0.09216, 0.1126],
-                "direct_threads": [0.01843, 0.02253],
-                "io_uring_direct": [0.009216, 0.01126],
-            },
-        },
-        {
-            "case": {"operation": "read", "access": "sequential_1m"},
-            "step_time_s": {
-                "buffered": [0.05033, 0.06152],
-                "direct": [0.04646, 0.05678],
-                "direct_threads": [0.04027, 0.04921],
-                "io_uring_direct": [0.04027, 0.04921],
-            },
-        },
-        {
-            "case": {"operation": "write", "access": "random_4k"},
-            "speedup": {"direct": [0.18, 0.22]},
-        },
-        {
-            "case": {"operation": "write", "access": "sequential_1m"},
-            "step_time_s": {
-                "buffered": [0.05491, 0.06711],
-                "direct": [0.05491, 0.06711],
-                "direct_threads": [0.05491, 0.06711],
-                "io_uring_direct": [0.05491, 0.06711],
-            },
-        },
+        "operation:read/access:random_4k: buffered 92.16-112.6 ms, direct 92.16-112.6 ms,"
+        " direct_threads 18.43-22.53 ms, io_uring_direct 9.216-11.26 ms",
+        "operation:read/access:sequential_1m: buffered 50.33-61.52 ms, direct 46.46-56.78 ms,"
+        " direct_threads 40.27-49.21 ms, io_uring_direct 40.27-49.21 ms",
+        "operation:write/access:random_4k: direct 0.18-0.22",
+        "operation:write/access:sequential_1m: buffered 54.91-67.11 ms, direct 54.91-67.11 ms,"
+        " direct_threads 54.91-67.11 ms, io_uring_direct 54.91-67.11 ms",
     ],
     "found": (
         "The disk of that virtual machine is faster than the one that was assumed: 53 us for 4 "

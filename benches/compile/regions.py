@@ -41,28 +41,10 @@ TECHNIQUE = {
         passes: 1.4, layers 1.35. The toy on a processor is all overhead: 1.2.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"eager": [0.173, 0.191]},
-            "speedup": {
-                "model": [1.19, 1.32],
-                "layers": [1.17, 1.32],
-                "whole_step": [1.15, 1.32],
-                "searched": [1.17, 1.35],
-            },
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"eager": [0.024, 0.03]},
-            "speedup": {
-                "model": [1.25, 1.55],
-                "layers": [1.2, 1.5],
-                "whole_step": [1.2, 1.55],
-                "searched": [1.2, 1.55],
-            },
-        },
+        "model:llama_1b @h100: eager 173-191 ms, model 1.19-1.32, layers 1.17-1.32,"
+        " whole_step 1.15-1.32, searched 1.17-1.35",
+        "model:gpt2 @h100: eager 24-30 ms, model 1.25-1.55, layers 1.2-1.5, whole_step 1.2-1.55,"
+        " searched 1.2-1.55",
     ],
     "whole_steps": True,
     "arms": ["eager", "layers", "model", "whole_step", "searched"],

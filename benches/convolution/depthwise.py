@@ -36,26 +36,10 @@ TECHNIQUE = {
         the same norms and optimizer of a tenth of the weights, 2 separable and 2.5 grouped.
     """,
     "predict": [
-        {
-            "case": {"model": "resnet50"},
-            "on": "h100",
-            "step_time_s": {"dense": [0.0225, 0.0275]},
-        },
-        {
-            "case": {"model": "resnet50"},
-            "on": "nvidia-h",
-            "speedup": {"grouped": [0.6, 0.9], "separable": [0.6, 0.85]},
-        },
-        {
-            "case": {"model": "resnet18"},
-            "on": "nvidia",
-            "speedup": {"grouped": [0.9, 1.1], "separable": [0.81, 0.99]},
-        },
-        {
-            "case": {"model": "resnet18"},
-            "on": "cpu",
-            "speedup": {"grouped": [2.25, 2.75], "separable": [1.8, 2.2]},
-        },
+        "model:resnet50 @h100: dense 22.5-27.5 ms",
+        "model:resnet50 @nvidia-h: grouped 0.6-0.9, separable 0.6-0.85",
+        "model:resnet18 @nvidia: grouped 0.9-1.1, separable 0.81-0.99",
+        "model:resnet18 @cpu: grouped 2.25-2.75, separable 1.8-2.2",
     ],
     "found": """
         An H200, one launch: the host paces all of ResNet-18's arms. Dense takes 10.3 ms for 242

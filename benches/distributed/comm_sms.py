@@ -41,30 +41,11 @@ TECHNIQUE = {
         ms and is waited for; 4 channels carry that much: 0.95 to 1.0.
     """,
     "predict": [
-        {
-            "case": {"link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"default": [0.0056, 0.0066]},
-            "speedup": {
-                "channels_4": [0.78, 0.96],
-                "channels_8": [0.93, 1.02],
-                "channels_16": [0.97, 1.03],
-                "channels_32": [0.95, 1.01],
-                "nccl_copy_engines": [1.0, 1.06],
-                "symmetric_memory": [1.0, 1.06],
-            },
-        },
-        {
-            "case": {"link": "host"},
-            "on": "h100",
-            "step_time_s": {"default": [0.0076, 0.0094]},
-            "speedup": {
-                "channels_4": [0.9, 1.03],
-                "channels_8": [0.95, 1.03],
-                "channels_16": [0.95, 1.03],
-                "channels_32": [0.92, 1.03],
-            },
-        },
+        "link:nvlink @h100: default 5.6-6.6 ms, channels_4 0.78-0.96, channels_8 0.93-1.02,"
+        " channels_16 0.97-1.03, channels_32 0.95-1.01, nccl_copy_engines 1.0-1.06,"
+        " symmetric_memory 1.0-1.06",
+        "link:host @h100: default 7.6-9.4 ms, channels_4 0.9-1.03, channels_8 0.95-1.03,"
+        " channels_16 0.95-1.03, channels_32 0.92-1.03",
     ],
     "found": """
         One launch on two H100 with NVLink, nearly as predicted: 0.97 with 4 channels, 0.98 to 1.0

@@ -44,31 +44,13 @@ TECHNIQUE = {
         beside it; Ulysses holds a second copy of all it exchanges.
     """,
     "predict": [
-        {
-            "case": {"tokens": 8192},
-            "on": "h100",
-            "step_time_s": {"whole": [0.0034, 0.0042]},
-            "speedup": {"ring": [0.7, 1.3], "all_gather": [0.7, 1.3], "ulysses": [1.2, 1.6]},
-        },
-        {
-            "case": {"tokens": 16384},
-            "on": "h100",
-            "step_time_s": {"whole": [0.0125, 0.015]},
-            "speedup": {"ring": [1.45, 1.8], "all_gather": [1.45, 1.8], "ulysses": [1.6, 1.85]},
-        },
-        {
-            "case": {"tokens": 32768},
-            "on": "h100",
-            "step_time_s": {"whole": [0.05, 0.056]},
-            "speedup": {"ring": [1.7, 1.92], "all_gather": [1.7, 1.92], "ulysses": [1.8, 1.95]},
-        },
-        {
-            "case": {"tokens": 65536},
-            "on": "h100",
-            "step_time_s": {"whole": [0.2, 0.225]},
-            "speedup": {"ring": [1.8, 1.97], "all_gather": [1.8, 1.97], "ulysses": [1.85, 1.98]},
-        },
-        {"case": {"tokens": 256}, "speedup": {"ulysses": [0.05, 0.6]}},
+        "tokens:8192 @h100: whole 3.4-4.2 ms, ring 0.7-1.3, all_gather 0.7-1.3, ulysses 1.2-1.6",
+        "tokens:16384 @h100: whole 12.5-15 ms, ring 1.45-1.8, all_gather 1.45-1.8,"
+        " ulysses 1.6-1.85",
+        "tokens:32768 @h100: whole 50-56 ms, ring 1.7-1.92, all_gather 1.7-1.92, ulysses 1.8-1.95",
+        "tokens:65536 @h100: whole 200-225 ms, ring 1.8-1.97, all_gather 1.8-1.97,"
+        " ulysses 1.85-1.98",
+        "tokens:256: ulysses 0.05-0.6",
     ],
     "arms": ["whole", "ring", "all_gather", "ulysses"],
     "l2": "by_size",

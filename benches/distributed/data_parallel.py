@@ -39,80 +39,26 @@ TECHNIQUE = {
         GPT-2 0.28 s a step, 0.19.
     """,
     "predict": [
-        {
-            "case": {"gpus": 2, "model": "gpt2", "scaling": "weak", "compiled": "no"},
-            "on": "h100",
-            "step_time_s": {"one_gpu": [0.024, 0.03]},
-            "speedup": {
-                "ddp": [1.85, 1.95],
-                "ddp_static_views": [1.9, 1.98],
-                "data_parallel": [0.28, 0.5],
-                "ddp_gloo": [0.15, 0.23],
-            },
-        },
-        {
-            "case": {"gpus": 2, "model": "gpt2", "scaling": "weak", "compiled": "yes"},
-            "on": "h100",
-            "step_time_s": {"one_gpu": [0.016, 0.02]},
-            "speedup": {"ddp": [1.75, 1.92], "ddp_static_views": [1.85, 1.96]},
-        },
-        {
-            "case": {"gpus": 2, "model": "gpt2", "scaling": "strong", "compiled": "no"},
-            "on": "h100",
-            "speedup": {"ddp": [1.3, 1.7], "ddp_static_views": [1.3, 1.7]},
-        },
-        {
-            "case": {"gpus": 2, "model": "gpt2", "scaling": "strong", "compiled": "yes"},
-            "on": "h100",
-            "speedup": {"ddp": [1.4, 1.75], "ddp_static_views": [1.45, 1.8]},
-        },
-        {
-            "case": {"gpus": 2, "model": "llama_1b", "scaling": "weak", "compiled": "no"},
-            "on": "h100",
-            "step_time_s": {"one_gpu": [0.175, 0.195]},
-            "speedup": {
-                "ddp": [1.83, 1.93],
-                "ddp_static_views": [1.91, 1.98],
-                "data_parallel": [1.35, 1.75],
-            },
-        },
-        {
-            "case": {"gpus": 2, "model": "llama_1b", "scaling": "weak", "compiled": "yes"},
-            "on": "h100",
-            "step_time_s": {"one_gpu": [0.138, 0.153]},
-            "speedup": {"ddp": [1.8, 1.9], "ddp_static_views": [1.88, 1.96]},
-        },
-        {
-            "case": {"gpus": 2, "model": "llama_1b", "scaling": "strong", "compiled": "no"},
-            "on": "h100",
-            "speedup": {"ddp": [1.58, 1.74], "ddp_static_views": [1.7, 1.84]},
-        },
-        {
-            "case": {"gpus": 2, "model": "llama_1b", "scaling": "strong", "compiled": "yes"},
-            "on": "h100",
-            "speedup": {"ddp": [1.52, 1.68], "ddp_static_views": [1.65, 1.8]},
-        },
-        {
-            "case": {"gpus": 2, "model": "resnet50_256", "scaling": "weak", "compiled": "no"},
-            "on": "h100",
-            "step_time_s": {"one_gpu": [0.067, 0.081]},
-            "speedup": {
-                "ddp": [1.95, 2.01],
-                "ddp_static_views": [1.96, 2.01],
-                "data_parallel": [0.9, 1.5],
-            },
-        },
-        {
-            "case": {"gpus": 2, "model": "resnet50_256", "scaling": "weak", "compiled": "yes"},
-            "on": "h100",
-            "step_time_s": {"one_gpu": [0.052, 0.07]},
-            "speedup": {"ddp": [1.93, 2.01], "ddp_static_views": [1.94, 2.01]},
-        },
-        {
-            "case": {"gpus": 2, "model": "resnet50_256", "scaling": "strong"},
-            "on": "h100",
-            "speedup": {"ddp": [1.75, 1.95], "ddp_static_views": [1.75, 1.96]},
-        },
+        "gpus:2/model:gpt2/scaling:weak/compiled:no @h100: one_gpu 24-30 ms, ddp 1.85-1.95,"
+        " ddp_static_views 1.9-1.98, data_parallel 0.28-0.5, ddp_gloo 0.15-0.23",
+        "gpus:2/model:gpt2/scaling:weak/compiled:yes @h100: one_gpu 16-20 ms, ddp 1.75-1.92,"
+        " ddp_static_views 1.85-1.96",
+        "gpus:2/model:gpt2/scaling:strong/compiled:no @h100: ddp 1.3-1.7, ddp_static_views 1.3-1.7",
+        "gpus:2/model:gpt2/scaling:strong/compiled:yes @h100: ddp 1.4-1.75,"
+        " ddp_static_views 1.45-1.8",
+        "gpus:2/model:llama_1b/scaling:weak/compiled:no @h100: one_gpu 175-195 ms, ddp 1.83-1.93,"
+        " ddp_static_views 1.91-1.98, data_parallel 1.35-1.75",
+        "gpus:2/model:llama_1b/scaling:weak/compiled:yes @h100: one_gpu 138-153 ms, ddp 1.8-1.9,"
+        " ddp_static_views 1.88-1.96",
+        "gpus:2/model:llama_1b/scaling:strong/compiled:no @h100: ddp 1.58-1.74,"
+        " ddp_static_views 1.7-1.84",
+        "gpus:2/model:llama_1b/scaling:strong/compiled:yes @h100: ddp 1.52-1.68,"
+        " ddp_static_views 1.65-1.8",
+        "gpus:2/model:resnet50_256/scaling:weak/compiled:no @h100: one_gpu 67-81 ms,"
+        " ddp 1.95-2.01, ddp_static_views 1.96-2.01, data_parallel 0.9-1.5",
+        "gpus:2/model:resnet50_256/scaling:weak/compiled:yes @h100: one_gpu 52-70 ms,"
+        " ddp 1.93-2.01, ddp_static_views 1.94-2.01",
+        "gpus:2/model:resnet50_256/scaling:strong @h100: ddp 1.75-1.95, ddp_static_views 1.75-1.96",
     ],
     "found": """
         Two H200s, llama_1b compiled, weak, one launch: one GPU 135 ms, ddp 1.81, with views and a

@@ -53,49 +53,14 @@ TECHNIQUE = {
         updates of a small GPT none loses more than 2 % of how far the loss falls.
     """,
     "predict": [
-        {
-            "case": {"model": "gpt2", "link": "host"},
-            "on": "h100",
-            "step_time_s": {"fp32": [0.115, 0.155]},
-            "speedup": {
-                "bf16_hook": [1.08, 1.27],
-                "int8": [1.05, 1.27],
-                "powersgd_4": [0.35, 0.7],
-                "local_steps": [1.0, 1.15],
-            },
-        },
-        {
-            "case": {"model": "gpt2", "link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"fp32": [0.104, 0.124]},
-            "speedup": {
-                "bf16_hook": [0.94, 1.01],
-                "int8": [0.85, 0.98],
-                "powersgd_4": [0.3, 0.55],
-                "local_steps": [0.97, 1.06],
-            },
-        },
-        {
-            "case": {"model": "gpt2", "link": "tcp"},
-            "on": "h100",
-            "speedup": {
-                "bf16_hook": [1.6, 2.0],
-                "int8": [2.3, 3.7],
-                "powersgd_4": [2.0, 5.0],
-                "local_steps": [2.3, 3.3],
-            },
-        },
-        {
-            "case": {"model": "llama_1b", "link": "host"},
-            "on": "h100",
-            "step_time_s": {"fp32": [0.9, 1.25]},
-            "speedup": {
-                "bf16_hook": [1.15, 1.5],
-                "int8": [1.1, 1.5],
-                "powersgd_4": [0.9, 1.45],
-                "local_steps": [1.0, 1.3],
-            },
-        },
+        "model:gpt2/link:host @h100: fp32 115-155 ms, bf16_hook 1.08-1.27, int8 1.05-1.27,"
+        " powersgd_4 0.35-0.7, local_steps 1.0-1.15",
+        "model:gpt2/link:nvlink @h100: fp32 104-124 ms, bf16_hook 0.94-1.01, int8 0.85-0.98,"
+        " powersgd_4 0.3-0.55, local_steps 0.97-1.06",
+        "model:gpt2/link:tcp @h100: bf16_hook 1.6-2.0, int8 2.3-3.7, powersgd_4 2.0-5.0,"
+        " local_steps 2.3-3.3",
+        "model:llama_1b/link:host @h100: fp32 900-1250 ms, bf16_hook 1.15-1.5, int8 1.1-1.5,"
+        " powersgd_4 0.9-1.45, local_steps 1.0-1.3",
     ],
     "found": """
         Two H200s, GPT-2, one launch, on a host that needs 29 ms to issue an update of 27, so that

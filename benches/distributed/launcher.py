@@ -31,20 +31,8 @@ TECHNIQUE = {
     "1.00. The first step comes after an import of torch, 3 to 6 s, which all ranks do at once; "
     "torchrun imports it once more ahead of them, and Ray starts its own processes, 5 to 10 s.",
     "predict": [
-        {
-            "case": {"threads": "as_launched"},
-            "on": "h100",
-            "speedup": {"spawn": [4, 8], "ray": [4, 8]},
-        },
-        {
-            "case": {"threads": "one"},
-            "speedup": {
-                "spawn": [0.95, 1.05],
-                "mpirun": [0.95, 1.05],
-                "srun": [0.95, 1.05],
-                "ray": [0.95, 1.05],
-            },
-        },
+        "threads:as_launched @h100: spawn 4-8, ray 4-8",
+        "threads:one: spawn 0.95-1.05, mpirun 0.95-1.05, srun 0.95-1.05, ray 0.95-1.05",
     ],
     "arms": ["torchrun", "spawn", "mpirun", "srun", "ray"],
     "l2": "none",

@@ -40,75 +40,18 @@ TECHNIQUE = {
         other's memory: both are skipped. NVLink's own sums (NVLS) are no arm.
     """,
     "predict": [
-        {
-            "case": {"link": "nvlink", "bytes": 65536},
-            "on": "h100",
-            "step_time_s": {"default": [0.00045, 0.0013]},
-            "speedup": {
-                "ll": [0.93, 1.07],
-                "ll128": [0.5, 1.1],
-                "simple": [0.45, 0.8],
-                "tree": [0.8, 1.1],
-                "channels_8": [0.85, 1.1],
-                "channels_32": [0.9, 1.1],
-                "mapped": [1.2, 2.0],
-            },
-        },
-        {
-            "case": {"link": "nvlink", "bytes": 1048576},
-            "on": "h100",
-            "speedup": {
-                "ll": [0.9, 1.1],
-                "ll128": [0.7, 1.4],
-                "simple": [0.6, 1.05],
-                "tree": [0.7, 1.1],
-                "channels_8": [0.7, 1.1],
-                "mapped": [1.1, 2.0],
-            },
-        },
-        {
-            "case": {"link": "nvlink", "bytes": 16777216},
-            "on": "h100",
-            "speedup": {
-                "ll": [0.4, 0.65],
-                "ll128": [0.85, 1.1],
-                "simple": [0.95, 1.05],
-                "tree": [0.6, 1.0],
-                "channels_8": [0.35, 0.7],
-                "mapped": [0.95, 1.3],
-            },
-        },
-        {
-            "case": {"link": "nvlink", "bytes": 268435456},
-            "on": "h100",
-            "step_time_s": {"default": [0.0116, 0.0148]},
-            "speedup": {
-                "ll": [0.33, 0.5],
-                "ll128": [0.85, 1.0],
-                "simple": [0.97, 1.03],
-                "tree": [0.55, 0.95],
-                "channels_8": [0.3, 0.55],
-                "channels_32": [0.95, 1.1],
-                "mapped": [0.9, 1.15],
-            },
-        },
-        {
-            "case": {"link": "host", "bytes": 65536},
-            "on": "h100",
-            "speedup": {"ll": [0.9, 1.1], "simple": [0.4, 0.9], "tree": [0.7, 1.1]},
-        },
-        {
-            "case": {"link": "host", "bytes": 268435456},
-            "on": "h100",
-            "step_time_s": {"default": [0.148, 0.184]},
-            "speedup": {
-                "ll": [0.4, 0.65],
-                "simple": [0.97, 1.03],
-                "tree": [0.6, 1.0],
-                "channels_8": [0.9, 1.1],
-                "channels_32": [0.85, 1.1],
-            },
-        },
+        "link:nvlink/bytes:65536 @h100: default 450-1300 us, ll 0.93-1.07, ll128 0.5-1.1,"
+        " simple 0.45-0.8, tree 0.8-1.1, channels_8 0.85-1.1, channels_32 0.9-1.1, mapped 1.2-2.0",
+        "link:nvlink/bytes:1048576 @h100: ll 0.9-1.1, ll128 0.7-1.4, simple 0.6-1.05,"
+        " tree 0.7-1.1, channels_8 0.7-1.1, mapped 1.1-2.0",
+        "link:nvlink/bytes:16777216 @h100: ll 0.4-0.65, ll128 0.85-1.1, simple 0.95-1.05,"
+        " tree 0.6-1.0, channels_8 0.35-0.7, mapped 0.95-1.3",
+        "link:nvlink/bytes:268435456 @h100: default 11.6-14.8 ms, ll 0.33-0.5, ll128 0.85-1.0,"
+        " simple 0.97-1.03, tree 0.55-0.95, channels_8 0.3-0.55, channels_32 0.95-1.1,"
+        " mapped 0.9-1.15",
+        "link:host/bytes:65536 @h100: ll 0.9-1.1, simple 0.4-0.9, tree 0.7-1.1",
+        "link:host/bytes:268435456 @h100: default 148-184 ms, ll 0.4-0.65, simple 0.97-1.03,"
+        " tree 0.6-1.0, channels_8 0.9-1.1, channels_32 0.85-1.1",
     ],
     "found": """
         16 MiB, one launch on two H100. Over NVLink as predicted: LL 0.63, LL128 0.93, Simple 1.06,

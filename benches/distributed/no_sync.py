@@ -20,29 +20,11 @@ TECHNIQUE = {
         images in all: 31 ms each beside micro-batches of 40: 1.4.
     """,
     "predict": [
-        {
-            "case": {"link": "nvlink", "micro_batches": 4},
-            "on": "h100",
-            "step_time_s": {"exchange_each": [0.375, 0.425]},
-            "speedup": {"exchange_last": [1.06, 1.15]},
-        },
-        {
-            "case": {"link": "nvlink", "micro_batches": 8},
-            "on": "h100",
-            "speedup": {"exchange_last": [1.07, 1.17]},
-        },
-        {
-            "case": {"link": "host", "micro_batches": 4},
-            "on": "h100",
-            "step_time_s": {"exchange_each": [0.82, 1.0]},
-            "speedup": {"exchange_last": [1.7, 2.05]},
-        },
-        {
-            "case": {"link": "host", "micro_batches": 8},
-            "on": "h100",
-            "speedup": {"exchange_last": [2.0, 2.4]},
-        },
-        {"case": {"link": "gloo"}, "speedup": {"exchange_last": [1.26, 1.54]}},
+        "link:nvlink/micro_batches:4 @h100: exchange_each 375-425 ms, exchange_last 1.06-1.15",
+        "link:nvlink/micro_batches:8 @h100: exchange_last 1.07-1.17",
+        "link:host/micro_batches:4 @h100: exchange_each 820-1000 ms, exchange_last 1.7-2.05",
+        "link:host/micro_batches:8 @h100: exchange_last 2.0-2.4",
+        "link:gloo: exchange_last 1.26-1.54",
     ],
     "found": """
         Of GPT-2 with micro-batches of 2 x 1024 tokens through the host, one launch on H100s: 1.15.

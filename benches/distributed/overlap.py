@@ -39,74 +39,22 @@ TECHNIQUE = {
         worth little, 1.0 to 1.1.
     """,
     "predict": [
-        {
-            "case": {"ranks": 2, "link": "nvlink", "network": "llama"},
-            "on": "h100",
-            "step_time_s": {"buckets_25": [0.183, 0.202]},
-            "speedup": {
-                "buckets_100": [0.98, 1.02],
-                "bucket_view": [1.01, 1.06],
-                "static_graph": [1.01, 1.06],
-                "one_at_the_end": [0.9, 0.96],
-                "per_parameter": [0.92, 0.98],
-                "one_bucket": [0.92, 0.98],
-            },
-        },
-        {
-            "case": {"ranks": 2, "link": "nvlink", "network": "llama_untied"},
-            "on": "h100",
-            "step_time_s": {"buckets_25": [0.187, 0.207]},
-            "speedup": {
-                "bucket_view": [1.01, 1.06],
-                "one_at_the_end": [0.89, 0.96],
-                "one_bucket": [0.91, 0.97],
-            },
-        },
-        {
-            "case": {"ranks": 2, "link": "nvlink", "network": "gpt"},
-            "on": "h100",
-            "step_time_s": {"buckets_25": [0.0256, 0.0312]},
-            "speedup": {
-                "buckets_100": [0.97, 1.03],
-                "bucket_view": [1.0, 1.05],
-                "static_graph": [1.0, 1.06],
-                "one_at_the_end": [0.92, 0.99],
-                "per_parameter": [0.8, 0.95],
-                "one_bucket": [0.92, 0.99],
-            },
-        },
-        {
-            "case": {"ranks": 2, "link": "nvlink", "network": "resnet"},
-            "on": "h100",
-            "step_time_s": {"buckets_25": [0.067, 0.082]},
-            "speedup": {"bucket_view": [0.99, 1.01], "one_at_the_end": [0.98, 1.01]},
-        },
-        {
-            "case": {"ranks": 2, "link": "host", "network": "llama"},
-            "on": "h100",
-            "step_time_s": {"buckets_25": [0.24, 0.3]},
-            "speedup": {
-                "bucket_view": [1.01, 1.05],
-                "one_at_the_end": [0.63, 0.78],
-                "one_bucket": [0.64, 0.79],
-            },
-        },
-        {
-            "case": {"ranks": 2, "link": "host", "network": "llama_untied"},
-            "on": "h100",
-            "speedup": {"one_at_the_end": [0.64, 0.79]},
-        },
-        {
-            "case": {"ranks": 2, "link": "host", "network": "gpt"},
-            "on": "h100",
-            "speedup": {"one_at_the_end": [0.65, 0.8], "one_bucket": [0.65, 0.8]},
-        },
-        {
-            "case": {"ranks": 2, "link": "host", "network": "resnet"},
-            "on": "h100",
-            "speedup": {"one_at_the_end": [0.94, 0.98]},
-        },
-        {"case": {"link": "gloo"}, "speedup": {"one_at_the_end": [0.909, 1]}},
+        "ranks:2/link:nvlink/network:llama @h100: buckets_25 183-202 ms, buckets_100 0.98-1.02,"
+        " bucket_view 1.01-1.06, static_graph 1.01-1.06, one_at_the_end 0.9-0.96,"
+        " per_parameter 0.92-0.98, one_bucket 0.92-0.98",
+        "ranks:2/link:nvlink/network:llama_untied @h100: buckets_25 187-207 ms,"
+        " bucket_view 1.01-1.06, one_at_the_end 0.89-0.96, one_bucket 0.91-0.97",
+        "ranks:2/link:nvlink/network:gpt @h100: buckets_25 25.6-31.2 ms, buckets_100 0.97-1.03,"
+        " bucket_view 1.0-1.05, static_graph 1.0-1.06, one_at_the_end 0.92-0.99,"
+        " per_parameter 0.8-0.95, one_bucket 0.92-0.99",
+        "ranks:2/link:nvlink/network:resnet @h100: buckets_25 67-82 ms, bucket_view 0.99-1.01,"
+        " one_at_the_end 0.98-1.01",
+        "ranks:2/link:host/network:llama @h100: buckets_25 240-300 ms, bucket_view 1.01-1.05,"
+        " one_at_the_end 0.63-0.78, one_bucket 0.64-0.79",
+        "ranks:2/link:host/network:llama_untied @h100: one_at_the_end 0.64-0.79",
+        "ranks:2/link:host/network:gpt @h100: one_at_the_end 0.65-0.8, one_bucket 0.65-0.8",
+        "ranks:2/link:host/network:resnet @h100: one_at_the_end 0.94-0.98",
+        "link:gloo: one_at_the_end 0.909-1",
     ],
     "found": "On H200s with NVLink GPT-2's gradients are all-reduced in 1.65 ms among two and in "
     "2.2 among four, which carry 1.5 times the bytes at the same bus bandwidth. Views of buckets "

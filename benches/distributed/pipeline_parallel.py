@@ -78,73 +78,22 @@ TECHNIQUE = {
         bubble for three of 8. On processors, 4 layers of width 64, calls set the pace: 0.4 to 0.9.
     """,
     "predict": [
-        {
-            "case": {"micro_batches": 2, "link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"data_parallel": [0.13, 0.155]},
-            "speedup": {
-                "gpipe": [0.71, 0.8],
-                "one_f_one_b": [0.71, 0.8],
-                "interleaved": [0.82, 0.94],
-                "zero_bubble": [0.6, 0.95],
-                "eager_one_f_one_b": [0.5, 0.68],
-            },
-        },
-        {
-            "case": {"micro_batches": 4, "link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"data_parallel": [0.24, 0.28]},
-            "speedup": {
-                "gpipe": [0.81, 0.89],
-                "one_f_one_b": [0.81, 0.89],
-                "interleaved": [0.89, 0.97],
-                "zero_bubble": [0.65, 0.93],
-                "eager_one_f_one_b": [0.6, 0.75],
-            },
-        },
-        {
-            "case": {"micro_batches": 8, "link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"data_parallel": [0.46, 0.53]},
-            "speedup": {
-                "gpipe": [0.88, 0.95],
-                "one_f_one_b": [0.88, 0.95],
-                "interleaved": [0.92, 0.99],
-                "zero_bubble": [0.65, 0.9],
-                "eager_one_f_one_b": [0.65, 0.8],
-            },
-        },
-        {
-            "case": {"micro_batches": 16, "link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"data_parallel": [0.9, 1.05]},
-            "speedup": {
-                "one_f_one_b": [0.91, 0.98],
-                "interleaved": [0.93, 1.0],
-                "zero_bubble": [0.65, 0.88],
-                "eager_one_f_one_b": [0.68, 0.83],
-            },
-        },
-        {
-            "case": {"micro_batches": 32, "link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"data_parallel": [1.8, 2.1]},
-            "speedup": {"one_f_one_b": [0.93, 1.0], "interleaved": [0.94, 1.01]},
-        },
-        {
-            "case": {"micro_batches": 4, "link": "host"},
-            "on": "h100",
-            "speedup": {"one_f_one_b": [1.3, 1.7], "interleaved": [1.4, 1.85]},
-        },
-        {
-            "case": {"micro_batches": 8, "link": "host"},
-            "on": "h100",
-            "speedup": {"one_f_one_b": [1.15, 1.45], "interleaved": [1.2, 1.5]},
-        },
-        {
-            "case": {"micro_batches": 8, "link": "gloo"},
-            "speedup": {"gpipe": [0.4, 0.9], "one_f_one_b": [0.4, 0.9]},
-        },
+        "micro_batches:2/link:nvlink @h100: data_parallel 130-155 ms, gpipe 0.71-0.8,"
+        " one_f_one_b 0.71-0.8, interleaved 0.82-0.94, zero_bubble 0.6-0.95,"
+        " eager_one_f_one_b 0.5-0.68",
+        "micro_batches:4/link:nvlink @h100: data_parallel 240-280 ms, gpipe 0.81-0.89,"
+        " one_f_one_b 0.81-0.89, interleaved 0.89-0.97, zero_bubble 0.65-0.93,"
+        " eager_one_f_one_b 0.6-0.75",
+        "micro_batches:8/link:nvlink @h100: data_parallel 460-530 ms, gpipe 0.88-0.95,"
+        " one_f_one_b 0.88-0.95, interleaved 0.92-0.99, zero_bubble 0.65-0.9,"
+        " eager_one_f_one_b 0.65-0.8",
+        "micro_batches:16/link:nvlink @h100: data_parallel 900-1050 ms, one_f_one_b 0.91-0.98,"
+        " interleaved 0.93-1.0, zero_bubble 0.65-0.88, eager_one_f_one_b 0.68-0.83",
+        "micro_batches:32/link:nvlink @h100: data_parallel 1.8-2.1 s, one_f_one_b 0.93-1.0,"
+        " interleaved 0.94-1.01",
+        "micro_batches:4/link:host @h100: one_f_one_b 1.3-1.7, interleaved 1.4-1.85",
+        "micro_batches:8/link:host @h100: one_f_one_b 1.15-1.45, interleaved 1.2-1.5",
+        "micro_batches:8/link:gloo: gpipe 0.4-0.9, one_f_one_b 0.4-0.9",
     ],
     "found": """
         Two H200s, 4 micro-batches, one launch: replicas 253 ms, GPipe and 1F1B 0.87, interleaved

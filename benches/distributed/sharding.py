@@ -46,35 +46,11 @@ TECHNIQUE = {
         the host's memory 1.9 s: 0.12.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b", "ranks": 2},
-            "on": "h100",
-            "step_time_s": {"ddp": [0.15, 0.172]},
-            "speedup": {
-                "zero_1": [0.9, 1],
-                "fsdp1": [0.98, 1.1],
-                "fsdp2": [0.98, 1.1],
-                "fsdp2_no_reshard": [0.98, 1.12],
-                "fsdp2_offload": [0.12, 0.3],
-            },
-        },
-        {
-            "case": {"model": "llama_3b", "ranks": 2},
-            "on": "h100",
-            "step_time_s": {"ddp": [0.215, 0.255]},
-            "speedup": {
-                "zero_1": [0.85, 0.97],
-                "fsdp1": [1.04, 1.2],
-                "fsdp2": [1.04, 1.2],
-                "fsdp2_no_reshard": [1.04, 1.22],
-                "fsdp2_offload": [0.08, 0.2],
-            },
-        },
-        {
-            "case": {"model": "llama_1b", "ranks": 4},
-            "on": "h100",
-            "speedup": {"hsdp": [0.96, 1.1]},
-        },
+        "model:llama_1b/ranks:2 @h100: ddp 150-172 ms, zero_1 0.9-1, fsdp1 0.98-1.1,"
+        " fsdp2 0.98-1.1, fsdp2_no_reshard 0.98-1.12, fsdp2_offload 0.12-0.3",
+        "model:llama_3b/ranks:2 @h100: ddp 215-255 ms, zero_1 0.85-0.97, fsdp1 1.04-1.2,"
+        " fsdp2 1.04-1.2, fsdp2_no_reshard 1.04-1.22, fsdp2_offload 0.08-0.2",
+        "model:llama_1b/ranks:4 @h100: hsdp 0.96-1.1",
     ],
     "found": """
         Two H200s, whose memory is 1.4 times as fast, llama_1b, one launch: ddp 152 ms, zero_1 0.95,

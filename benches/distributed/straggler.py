@@ -35,28 +35,12 @@ TECHNIQUE = {
         2 % is named, if barely. A loader is not, where the host is ahead.
     """,
     "predict": [
-        {"case": {"link": "nvlink"}, "on": "h100", "step_time_s": {"even": [0.025, 0.031]}},
-        {
-            "case": {"link": "nvlink"},
-            "on": "h100",
-            "speedup": {
-                "one_slower_2_percent": [0.965, 0.995],
-                "one_slower_5_percent": [0.935, 0.97],
-                "one_slower_20_percent": [0.8, 0.87],
-                "loader_on_one": [0.85, 1.03],
-            },
-        },
-        {
-            "case": {"link": "host"},
-            "on": "h100",
-            "speedup": {
-                "one_slower_2_percent": [0.965, 1.01],
-                "one_slower_5_percent": [0.94, 0.99],
-                "one_slower_20_percent": [0.81, 0.93],
-                "loader_on_one": [0.85, 1.03],
-            },
-        },
-        {"case": {"link": "gloo"}, "speedup": {"loader_on_one": [0.747, 0.913]}},
+        "link:nvlink @h100: even 25-31 ms, one_slower_2_percent 0.965-0.995,"
+        " one_slower_5_percent 0.935-0.97, one_slower_20_percent 0.8-0.87,"
+        " loader_on_one 0.85-1.03",
+        "link:host @h100: one_slower_2_percent 0.965-1.01, one_slower_5_percent 0.94-0.99,"
+        " one_slower_20_percent 0.81-0.93, loader_on_one 0.85-1.03",
+        "link:gloo: loader_on_one 0.747-0.913",
     ],
     "found": """
         Two H200s on a host that needs 36 ms to issue a step of 26, one launch: what a rank is late

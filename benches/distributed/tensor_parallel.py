@@ -50,18 +50,8 @@ TECHNIQUE = {
         more than products hide; tp2 36 x 1.3 ms: 104 ms, 1.4.
     """,
     "predict": [
-        {
-            "case": {"link": "nvlink"},
-            "on": "h100",
-            "step_time_s": {"fsdp2": [0.054, 0.064]},
-            "speedup": {"tp2": [0.85, 1], "tp2_async": [0.85, 1.05]},
-        },
-        {
-            "case": {"link": "host"},
-            "on": "h100",
-            "step_time_s": {"fsdp2": [0.12, 0.18]},
-            "speedup": {"tp2": [1.2, 1.6]},
-        },
+        "link:nvlink @h100: fsdp2 54-64 ms, tp2 0.85-1, tp2_async 0.85-1.05",
+        "link:host @h100: fsdp2 120-180 ms, tp2 1.2-1.6",
     ],
     "found": """
         Two H200s, one launch: fsdp2 57.0 ms, tp2 1.025 and tp2_async 1.04 of its speed, at 10.2,

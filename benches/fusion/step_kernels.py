@@ -39,26 +39,11 @@ TECHNIQUE = {
         and a kernel of somebody else's is a wall between them: 0.97.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b", "form": "eager"},
-            "on": "h100",
-            "step_time_s": {"torch": [0.173, 0.191]},
-        },
-        {
-            "case": {"model": "llama_1b", "form": "eager"},
-            "speedup": {
-                "norm": [0.99, 1.03],
-                "swiglu": [1.0, 1.03],
-                "rotation": [1.0, 1.03],
-                "all": [1.01, 1.07],
-            },
-        },
-        {
-            "case": {"model": "llama_1b", "form": "compiled"},
-            "on": "h100",
-            "step_time_s": {"torch": [0.138, 0.152]},
-        },
-        {"case": {"model": "llama_1b", "form": "compiled"}, "speedup": {"all": [0.93, 1.0]}},
+        "model:llama_1b/form:eager @h100: torch 173-191 ms",
+        "model:llama_1b/form:eager: norm 0.99-1.03, swiglu 1.0-1.03, rotation 1.0-1.03,"
+        " all 1.01-1.07",
+        "model:llama_1b/form:compiled @h100: torch 138-152 ms",
+        "model:llama_1b/form:compiled: all 0.93-1.0",
     ],
     "gpus": 1,
     "whole_steps": True,

@@ -32,24 +32,8 @@ TECHNIQUE = {
         1.0 for all. half and idle load less or nothing, and are controls.
     """,
     "predict": [
-        {
-            "case": {"bound": "launches"},
-            "speedup": {
-                "niced": [1.2, 1.9],
-                "one_free": [1.1, 1.8],
-                "half": [1.2, 1.9],
-                "idle": [1.25, 2.0],
-            },
-        },
-        {
-            "case": {"bound": "gpu"},
-            "speedup": {
-                "niced": [0.97, 1.05],
-                "one_free": [0.97, 1.05],
-                "half": [0.97, 1.05],
-                "idle": [0.97, 1.05],
-            },
-        },
+        "bound:launches: niced 1.2-1.9, one_free 1.1-1.8, half 1.2-1.9, idle 1.25-2.0",
+        "bound:gpu: niced 0.97-1.05, one_free 0.97-1.05, half 0.97-1.05, idle 0.97-1.05",
     ],
     "gpus": 1,
     "whole_steps": True,

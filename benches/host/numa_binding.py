@@ -26,20 +26,9 @@ TECHNIQUE = {
         "machine of one node nothing is far."
     ),
     "predict": [
-        {
-            "case": {"work": "pinned_copy"},
-            "step_time_s": {"unbound": [0.00108, 0.00132]},
-            "speedup": {"local": [1, 1.1], "torchrun_node": [1, 1.1], "remote": [0.8, 1]},
-        },
-        {
-            "case": {"work": "launches"},
-            "speedup": {
-                "local": [0.99, 1.21],
-                "torchrun_node": [0.99, 1.21],
-                "remote": [0.81, 0.99],
-            },
-        },
-        {"case": {"work": "host_copy"}, "speedup": {"remote": [0.54, 0.66]}},
+        "work:pinned_copy: unbound 1.08-1.32 ms, local 1-1.1, torchrun_node 1-1.1, remote 0.8-1",
+        "work:launches: local 0.99-1.21, torchrun_node 0.99-1.21, remote 0.81-0.99",
+        "work:host_copy: remote 0.54-0.66",
     ],
     "claims": ["numa-binding-faster"],
     "arms": ["unbound", "local", "torchrun_node", "remote"],

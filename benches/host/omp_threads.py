@@ -49,26 +49,10 @@ TECHNIQUE = {
     """,
     "predict": [
         # On two cores.
-        {
-            "case": {"model": "resnet18", "workers": "half"},
-            "on": "cpu",
-            "speedup": {"one": [0.85, 1.3], "workers_too": [0.5, 0.95]},
-        },
-        {
-            "case": {"model": "resnet18", "workers": "all"},
-            "on": "cpu",
-            "speedup": {"one": [0.85, 1.3], "workers_too": [0.5, 0.95]},
-        },
-        {
-            "case": {"workers": "half"},
-            "on": "h100",
-            "speedup": {"one": [0.95, 1.05], "cores_left": [0.95, 1.05]},
-        },
-        {
-            "case": {"workers": "all"},
-            "on": "h100",
-            "speedup": {"one": [0.95, 1.05], "workers_too": [0.2, 0.8]},
-        },
+        "model:resnet18/workers:half @cpu: one 0.85-1.3, workers_too 0.5-0.95",
+        "model:resnet18/workers:all @cpu: one 0.85-1.3, workers_too 0.5-0.95",
+        "workers:half @h100: one 0.95-1.05, cores_left 0.95-1.05",
+        "workers:all @h100: one 0.95-1.05, workers_too 0.2-0.8",
     ],
     "arms": ["all_cores", "one", "cores_left", "workers_too"],
     "controls": ["workers_too"],

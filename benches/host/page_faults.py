@@ -29,40 +29,13 @@ TECHNIQUE = {
         "those times. kept_buffer is the control: a loader's batch belongs to whoever took it."
     ),
     "predict": [
-        {
-            "case": {"mebibytes": 24},
-            "speedup": {
-                "thresholds_raised": [0.9, 1.1],
-                "tcmalloc": [0.9, 1.1],
-                "jemalloc_tuned": [0.9, 1.1],
-                "kept_buffer": [0.9, 1.1],
-                "huge_pages": [0.9, 1.1],
-                "torch_huge_pages": [0.9, 1.1],
-            },
-        },
-        {
-            "case": {"mebibytes": 40},
-            "speedup": {
-                "thresholds_raised": [5, 10],
-                "tcmalloc": [5, 10],
-                "jemalloc_tuned": [5, 10],
-                "kept_buffer": [5, 10],
-                "huge_pages": [2, 5],
-                "torch_huge_pages": [2, 5],
-            },
-        },
-        {
-            "case": {"mebibytes": 77},
-            "speedup": {
-                "thresholds_raised": [5, 10],
-                "tcmalloc": [5, 10],
-                "jemalloc_tuned": [5, 10],
-                "kept_buffer": [5, 10],
-                "huge_pages": [2, 5],
-                "torch_huge_pages": [2, 5],
-            },
-        },
-        {"speedup": {"jemalloc_default": [0.9, 1.1], "mimalloc": [0.9, 1.1]}},
+        "mebibytes:24: thresholds_raised 0.9-1.1, tcmalloc 0.9-1.1, jemalloc_tuned 0.9-1.1,"
+        " kept_buffer 0.9-1.1, huge_pages 0.9-1.1, torch_huge_pages 0.9-1.1",
+        "mebibytes:40: thresholds_raised 5-10, tcmalloc 5-10, jemalloc_tuned 5-10,"
+        " kept_buffer 5-10, huge_pages 2-5, torch_huge_pages 2-5",
+        "mebibytes:77: thresholds_raised 5-10, tcmalloc 5-10, jemalloc_tuned 5-10,"
+        " kept_buffer 5-10, huge_pages 2-5, torch_huge_pages 2-5",
+        "jemalloc_default 0.9-1.1, mimalloc 0.9-1.1",
     ],
     "found": (
         "At 24 MiB jemalloc and mimalloc have 0.10 of glibc's speed: they give such blocks back, "

@@ -36,32 +36,9 @@ TECHNIQUE = {
     ),
     "predict": [
         # On two cores.
-        {
-            "case": {"neighbour": "none"},
-            "on": "cpu",
-            "speedup": {
-                "one_each": [0.9, 1.1],
-                "omp_places": [0.9, 1.1],
-                "one_core": [0.36, 0.44],
-            },
-        },
-        {
-            "case": {"neighbour": "none"},
-            "on": "nvidia",
-            "speedup": {
-                "one_each": [1, 1.05],
-                "omp_places": [0.9, 1.05],
-                "torchrun_core_complex": [1, 1.1],
-            },
-        },
-        {
-            "case": {"neighbour": "on_first_core"},
-            "speedup": {
-                "one_each": [0.45, 0.55],
-                "omp_places": [0.45, 0.55],
-                "physcpubind": [1, 1.1],
-            },
-        },
+        "neighbour:none @cpu: one_each 0.9-1.1, omp_places 0.9-1.1, one_core 0.36-0.44",
+        "neighbour:none @nvidia: one_each 1-1.05, omp_places 0.9-1.05, torchrun_core_complex 1-1.1",
+        "neighbour:on_first_core: one_each 0.45-0.55, omp_places 0.45-0.55, physcpubind 1-1.1",
     ],
     "whole_steps": True,
     "arms": [

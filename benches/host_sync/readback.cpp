@@ -54,8 +54,9 @@ class Training {
     }
   }
 
-  /// Looks that found another loss than that of their step, and looks too few or too many.
+  /// Looks that found another loss than that of their step, and looks too few or too many; NaN ahead of any step.
   double errors() const {
+    if (taken_ == 0) return std::numeric_limits<double>::quiet_NaN();
     const std::int64_t due = taken_ / reading_.every - reading_.lag;
     return static_cast<double>(wrong_) + std::abs(static_cast<double>(looks_ - due));
   }

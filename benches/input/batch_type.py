@@ -44,10 +44,10 @@ TECHNIQUE = {
         fast.
     """,
     "predict": [
-        {"case": {"given": "pixels", "batch": 256}, "speedup": {"uint8": [2.8, 4.5]}},
-        {"case": {"given": "pixels", "batch": 64}, "speedup": {"uint8": [2.5, 4.5]}},
-        {"case": {"given": "jpegs", "batch": 256}, "speedup": {"uint8": [1.1, 1.35]}},
-        {"case": {"given": "jpegs", "batch": 64}, "speedup": {"uint8": [1.1, 1.35]}},
+        "given:pixels/batch:256: uint8 2.8-4.5",
+        "given:pixels/batch:64: uint8 2.5-4.5",
+        "given:jpegs/batch:256: uint8 1.1-1.35",
+        "given:jpegs/batch:64: uint8 1.1-1.35",
     ],
     "found": """
         JPEGs, 256 a batch, one launch on an H100 with 16 cores: 2,670 and 4,370 images/s, 1.5, not

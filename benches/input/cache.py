@@ -37,50 +37,16 @@ TECHNIQUE = {
         find and open it, 20 ms: 10, 7.5, 70 and 12 times.
     """,
     "predict": [
-        {
-            "case": {"store": "loopback", "in_flight": 1},
-            "step_time_s": {"s3fs": [0.14, 0.25]},
-            "speedup": {"one_request": [1.7, 2.1]},
-        },
-        {
-            "case": {"store": "loopback", "in_flight": 16},
-            "step_time_s": {"s3fs": [0.11, 0.2]},
-            "speedup": {"one_request": [1.4, 2.1]},
-        },
-        {
-            "case": {"store": "10ms_away", "in_flight": 1},
-            "step_time_s": {"s3fs": [1.4, 1.8]},
-            "speedup": {"one_request": [1.9, 2.1]},
-        },
-        {
-            "case": {"store": "10ms_away", "in_flight": 16},
-            "step_time_s": {"s3fs": [0.18, 0.29]},
-            "speedup": {"one_request": [1.6, 2.1]},
-        },
-        {
-            "case": {"store": "loopback", "epoch": "first"},
-            "speedup": {"simplecache": [0.65, 1.0], "filecache": [0.6, 1.0]},
-        },
-        {
-            "case": {"store": "10ms_away", "in_flight": 1, "epoch": "first"},
-            "speedup": {"simplecache": [0.9, 1.05], "filecache": [0.9, 1.05]},
-        },
-        {
-            "case": {"store": "10ms_away", "in_flight": 16, "epoch": "first"},
-            "speedup": {"simplecache": [0.15, 0.3], "filecache": [0.15, 0.3]},
-        },
-        {
-            "case": {"store": "loopback", "epoch": "later"},
-            "speedup": {"simplecache": [6, 12], "filecache": [6, 12]},
-        },
-        {
-            "case": {"store": "10ms_away", "in_flight": 1, "epoch": "later"},
-            "speedup": {"simplecache": [55, 85], "filecache": [55, 85]},
-        },
-        {
-            "case": {"store": "10ms_away", "in_flight": 16, "epoch": "later"},
-            "speedup": {"simplecache": [9, 15], "filecache": [9, 15]},
-        },
+        "store:loopback/in_flight:1: s3fs 140-250 ms, one_request 1.7-2.1",
+        "store:loopback/in_flight:16: s3fs 110-200 ms, one_request 1.4-2.1",
+        "store:10ms_away/in_flight:1: s3fs 1.4-1.8 s, one_request 1.9-2.1",
+        "store:10ms_away/in_flight:16: s3fs 180-290 ms, one_request 1.6-2.1",
+        "store:loopback/epoch:first: simplecache 0.65-1.0, filecache 0.6-1.0",
+        "store:10ms_away/in_flight:1/epoch:first: simplecache 0.9-1.05, filecache 0.9-1.05",
+        "store:10ms_away/in_flight:16/epoch:first: simplecache 0.15-0.3, filecache 0.15-0.3",
+        "store:loopback/epoch:later: simplecache 6-12, filecache 6-12",
+        "store:10ms_away/in_flight:1/epoch:later: simplecache 55-85, filecache 55-85",
+        "store:10ms_away/in_flight:16/epoch:later: simplecache 9-15, filecache 9-15",
     ],
     "claims": ["local-disk-faster"],
     "arms": ["s3fs", "one_request", "simplecache", "filecache"],

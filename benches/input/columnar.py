@@ -33,47 +33,15 @@ TECHNIQUE = {
         random 200 ms over 400, 0.5.
     """,
     "predict": [
-        {
-            "case": {"read": "batches", "store": "local_warm"},
-            "speedup": {
-                "arrow": [2.3, 3.5],
-                "arrow_lz4": [1.8, 2.9],
-                "parquet_zstd": [0.75, 1.0],
-            },
-        },
-        {
-            "case": {"read": "batches_of_2_columns", "store": "local_warm"},
-            "speedup": {"arrow": [1.5, 3], "arrow_lz4": [1.3, 2.6]},
-        },
-        {
-            "case": {"read": "random_rows", "store": "local_warm"},
-            "speedup": {"arrow": [6, 20], "arrow_lz4": [1.7, 4]},
-        },
-        {
-            "case": {"read": "batches", "store": "s3"},
-            "speedup": {"arrow": [1.2, 2.4], "arrow_lz4": [1.1, 2.3]},
-        },
-        {
-            "case": {"read": "batches_of_2_columns", "store": "s3"},
-            "speedup": {"arrow": [0.6, 1.2]},
-        },
-        {"case": {"read": "random_rows", "store": "s3"}, "speedup": {"arrow": [0.5, 1.1]}},
-        {
-            "case": {"read": "batches", "store": "s3_100_mb_s"},
-            "speedup": {
-                "arrow": [0.45, 0.75],
-                "arrow_lz4": [0.6, 0.9],
-                "parquet_zstd": [0.95, 1.2],
-            },
-        },
-        {
-            "case": {"read": "batches_of_2_columns", "store": "s3_100_mb_s"},
-            "speedup": {"arrow": [0.5, 1.05]},
-        },
-        {
-            "case": {"read": "random_rows", "store": "s3_100_mb_s"},
-            "speedup": {"arrow": [0.4, 0.65]},
-        },
+        "read:batches/store:local_warm: arrow 2.3-3.5, arrow_lz4 1.8-2.9, parquet_zstd 0.75-1.0",
+        "read:batches_of_2_columns/store:local_warm: arrow 1.5-3, arrow_lz4 1.3-2.6",
+        "read:random_rows/store:local_warm: arrow 6-20, arrow_lz4 1.7-4",
+        "read:batches/store:s3: arrow 1.2-2.4, arrow_lz4 1.1-2.3",
+        "read:batches_of_2_columns/store:s3: arrow 0.6-1.2",
+        "read:random_rows/store:s3: arrow 0.5-1.1",
+        "read:batches/store:s3_100_mb_s: arrow 0.45-0.75, arrow_lz4 0.6-0.9, parquet_zstd 0.95-1.2",
+        "read:batches_of_2_columns/store:s3_100_mb_s: arrow 0.5-1.05",
+        "read:random_rows/store:s3_100_mb_s: arrow 0.4-0.65",
     ],
     "claims": [
         "arrow-when-processor-bound",

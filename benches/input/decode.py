@@ -32,22 +32,10 @@ TECHNIQUE = {
         "of 112 kB and 175 of 760 kB, what 3 cores do."
     ),
     "predict": [
-        {
-            "case": {"kilobytes": 28, "threads": "one"},
-            "speedup": {"libjpeg_turbo": [1.98, 2.42], "torchvision": [1.98, 2.42]},
-        },
-        {
-            "case": {"kilobytes": 112, "threads": "one"},
-            "speedup": {
-                "libjpeg_turbo": [1.62, 1.98],
-                "torchvision": [1.62, 1.98],
-                "libjpeg_turbo_no_simd": [0.9, 1.1],
-            },
-        },
-        {
-            "case": {"kilobytes": 760, "threads": "one"},
-            "speedup": {"libjpeg_turbo": [2.43, 2.97], "torchvision": [2.43, 2.97]},
-        },
+        "kilobytes:28/threads:one: libjpeg_turbo 1.98-2.42, torchvision 1.98-2.42",
+        "kilobytes:112/threads:one: libjpeg_turbo 1.62-1.98, torchvision 1.62-1.98,"
+        " libjpeg_turbo_no_simd 0.9-1.1",
+        "kilobytes:760/threads:one: libjpeg_turbo 2.43-2.97, torchvision 2.43-2.97",
     ],
     "found": (
         "One thread, 760 kB: Pillow takes 9.4 to 10.3 ms in place of 17.7, as if its copies cost "

@@ -69,26 +69,10 @@ TECHNIQUE = {
         1.0 to 1.1.
     """,
     "predict": [
-        {
-            "case": {"cores": "all", "beside": "nothing"},
-            "on": "h100",
-            "speedup": {"nvjpeg": [1.4, 2.6], "nvimagecodec": [1.4, 2.6], "dali": [1.5, 2.6]},
-        },
-        {
-            "case": {"cores": 4, "beside": "nothing"},
-            "on": "h100",
-            "speedup": {"nvjpeg": [5, 9.5], "nvimagecodec": [5, 9.5], "dali": [5, 9.5]},
-        },
-        {
-            "case": {"cores": "all", "beside": "training"},
-            "on": "h100",
-            "speedup": {"nvjpeg": [0.92, 1.02], "nvimagecodec": [0.92, 1.02], "dali": [0.93, 1.02]},
-        },
-        {
-            "case": {"cores": 4, "beside": "training"},
-            "on": "h100",
-            "speedup": {"nvjpeg": [1.9, 2.35], "nvimagecodec": [1.9, 2.35], "dali": [1.9, 2.35]},
-        },
+        "cores:all/beside:nothing @h100: nvjpeg 1.4-2.6, nvimagecodec 1.4-2.6, dali 1.5-2.6",
+        "cores:4/beside:nothing @h100: nvjpeg 5-9.5, nvimagecodec 5-9.5, dali 5-9.5",
+        "cores:all/beside:training @h100: nvjpeg 0.92-1.02, nvimagecodec 0.92-1.02, dali 0.93-1.02",
+        "cores:4/beside:training @h100: nvjpeg 1.9-2.35, nvimagecodec 1.9-2.35, dali 1.9-2.35",
     ],
     "found": """
         Beside training on an H100 with 16 cores, one launch: 3,880 images/s by processes, which is

@@ -78,51 +78,15 @@ TECHNIQUE = {
         of the crop, and resizes in SIMD: 1.1 ms: on two cores 1.6 times the 780/s of DataLoader.
     """,
     "predict": [
-        {
-            "case": {"model": "resnet50_256", "cores": 4},
-            "on": "h100",
-            "speedup": {
-                "webdataset": [0.92, 1.03],
-                "streaming": [0.9, 1.03],
-                "hf_datasets": [0.9, 1.03],
-                "spdl": [0.85, 1.15],
-                "dali": [1.8, 2.3],
-            },
-        },
-        {
-            "case": {"model": "resnet50_256", "cores": "all"},
-            "on": "h100",
-            "speedup": {
-                "webdataset": [0.93, 1.04],
-                "streaming": [0.93, 1.04],
-                "hf_datasets": [0.93, 1.04],
-                "spdl": [0.7, 1.03],
-                "dali": [0.93, 1.05],
-            },
-        },
-        {
-            "case": {"model": "vit_l16"},
-            "on": "h100",
-            "speedup": {
-                "webdataset": [0.97, 1.03],
-                "streaming": [0.97, 1.03],
-                "hf_datasets": [0.97, 1.03],
-                "spdl": [0.95, 1.03],
-                "dali": [0.95, 1.03],
-            },
-        },
+        "model:resnet50_256/cores:4 @h100: webdataset 0.92-1.03, streaming 0.9-1.03,"
+        " hf_datasets 0.9-1.03, spdl 0.85-1.15, dali 1.8-2.3",
+        "model:resnet50_256/cores:all @h100: webdataset 0.93-1.04, streaming 0.93-1.04,"
+        " hf_datasets 0.93-1.04, spdl 0.7-1.03, dali 0.93-1.05",
+        "model:vit_l16 @h100: webdataset 0.97-1.03, streaming 0.97-1.03, hf_datasets 0.97-1.03,"
+        " spdl 0.95-1.03, dali 0.95-1.03",
         # On two cores.
-        {
-            "case": {"model": "emulated", "cores": "all"},
-            "on": "cpu",
-            "speedup": {
-                "webdataset": [0.92, 1.05],
-                "streaming": [0.9, 1.03],
-                "hf_datasets": [0.9, 1.03],
-                "spdl": [0.85, 1.15],
-                "dali": [1.3, 2.1],
-            },
-        },
+        "model:emulated/cores:all @cpu: webdataset 0.92-1.05, streaming 0.9-1.03,"
+        " hf_datasets 0.9-1.03, spdl 0.85-1.15, dali 1.3-2.1",
     ],
     "arms": ["dataloader", "webdataset", "streaming", "hf_datasets", "spdl", "dali"],
     "l2": "by_size",

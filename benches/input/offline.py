@@ -36,27 +36,12 @@ TECHNIQUE = {
         "asked for the images twice 0.6."
     ),
     "predict": [
-        {"case": {"store": "warm"}, "step_time_s": {"online": [0.0342, 0.0418]}},
-        {
-            "case": {"store": "warm", "epochs": 1},
-            "speedup": {"pre_resized_jpeg": [0.684, 0.836], "raw_pixels": [0.945, 1.155]},
-        },
-        {
-            "case": {"store": "warm", "epochs": 20},
-            "speedup": {"pre_resized_jpeg": [3.42, 4.18], "raw_pixels": [14.4, 17.6]},
-        },
-        {
-            "case": {"store": "cold", "epochs": 20},
-            "speedup": {"pre_resized_jpeg": [3.42, 4.18], "raw_pixels": [6.66, 8.14]},
-        },
-        {
-            "case": {"store": "s3", "epochs": 1},
-            "speedup": {"pre_resized_jpeg": [0.5, 0.75], "raw_pixels": [0.5, 0.8]},
-        },
-        {
-            "case": {"store": "s3", "epochs": 20},
-            "speedup": {"pre_resized_jpeg": [1.5, 2.2], "raw_pixels": [1.5, 2.2]},
-        },
+        "store:warm: online 34.2-41.8 ms",
+        "store:warm/epochs:1: pre_resized_jpeg 0.684-0.836, raw_pixels 0.945-1.155",
+        "store:warm/epochs:20: pre_resized_jpeg 3.42-4.18, raw_pixels 14.4-17.6",
+        "store:cold/epochs:20: pre_resized_jpeg 3.42-4.18, raw_pixels 6.66-8.14",
+        "store:s3/epochs:1: pre_resized_jpeg 0.5-0.75, raw_pixels 0.5-0.8",
+        "store:s3/epochs:20: pre_resized_jpeg 1.5-2.2, raw_pixels 1.5-2.2",
     ],
     "found": (
         "Raw pixels have 6.6 and 4.5 over twenty epochs, warm and cold: the estimate forgets the "

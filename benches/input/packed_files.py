@@ -35,66 +35,18 @@ TECHNIQUE = {
         KiB beside the disk, 1.8 to 3.
     """,
     "predict": [
-        {
-            "case": {"kibibytes": 4, "data": "64_mib_warm"},
-            "speedup": {
-                "files_8_threads": [0.4, 0.9],
-                "pack": [3.4, 4.4],
-                "pack_sequential": [4.3, 6],
-                "lmdb": [3.5, 5.3],
-                "webdataset": [0.35, 0.5],
-            },
-        },
-        {
-            "case": {"kibibytes": 112, "data": "64_mib_warm"},
-            "speedup": {
-                "files_8_threads": [0.6, 1.6],
-                "pack": [1.5, 2.1],
-                "pack_sequential": [1.2, 1.7],
-                "lmdb": [1.8, 2.6],
-                "webdataset": [0.35, 0.5],
-            },
-        },
-        {
-            "case": {"kibibytes": 4, "data": "64_mib_cold"},
-            "speedup": {
-                "files_8_threads": [2, 5],
-                "pack": [1.3, 2.2],
-                "pack_sequential": [8, 18],
-                "lmdb": [0.55, 0.9],
-                "webdataset": [2.2, 3.3],
-            },
-        },
-        {
-            "case": {"kibibytes": 4, "data": "512_mib_cold"},
-            "speedup": {
-                "files_8_threads": [2, 5],
-                "pack": [1.3, 2.2],
-                "pack_sequential": [8, 18],
-                "lmdb": [0.55, 0.9],
-                "webdataset": [2.2, 3.3],
-            },
-        },
-        {
-            "case": {"kibibytes": 112, "data": "64_mib_cold"},
-            "speedup": {
-                "files_8_threads": [2, 3.5],
-                "pack": [1, 1.4],
-                "pack_sequential": [2, 3.5],
-                "lmdb": [0.09, 0.2],
-                "webdataset": [1.8, 3],
-            },
-        },
-        {
-            "case": {"kibibytes": 112, "data": "512_mib_cold"},
-            "speedup": {
-                "files_8_threads": [2, 3.5],
-                "pack": [1, 1.4],
-                "pack_sequential": [2, 3.5],
-                "lmdb": [0.09, 0.2],
-                "webdataset": [1.8, 3],
-            },
-        },
+        "kibibytes:4/data:64_mib_warm: files_8_threads 0.4-0.9, pack 3.4-4.4,"
+        " pack_sequential 4.3-6, lmdb 3.5-5.3, webdataset 0.35-0.5",
+        "kibibytes:112/data:64_mib_warm: files_8_threads 0.6-1.6, pack 1.5-2.1,"
+        " pack_sequential 1.2-1.7, lmdb 1.8-2.6, webdataset 0.35-0.5",
+        "kibibytes:4/data:64_mib_cold: files_8_threads 2-5, pack 1.3-2.2, pack_sequential 8-18,"
+        " lmdb 0.55-0.9, webdataset 2.2-3.3",
+        "kibibytes:4/data:512_mib_cold: files_8_threads 2-5, pack 1.3-2.2, pack_sequential 8-18,"
+        " lmdb 0.55-0.9, webdataset 2.2-3.3",
+        "kibibytes:112/data:64_mib_cold: files_8_threads 2-3.5, pack 1-1.4,"
+        " pack_sequential 2-3.5, lmdb 0.09-0.2, webdataset 1.8-3",
+        "kibibytes:112/data:512_mib_cold: files_8_threads 2-3.5, pack 1-1.4,"
+        " pack_sequential 2-3.5, lmdb 0.09-0.2, webdataset 1.8-3",
     ],
     "found": (
         "On a Xeon of two cores WebDataset takes 58 us a sample of 4 KiB, warm, not 22, and 8 "

@@ -48,42 +48,12 @@ TECHNIQUE = {
         285, 1.6, tensors 660, 2.3.
     """,
     "predict": [
-        {
-            "case": {"model": "resnet50_256", "cores": "all"},
-            "on": "h100",
-            "step_time_s": {"naive": [0.65, 1.0]},
-            "speedup": {
-                "workers": [7.5, 10],
-                "tensors": [8.3, 10.5],
-                "pinned": [9.5, 12],
-                "uint8": [10, 12.5],
-            },
-        },
-        {
-            "case": {"model": "resnet50_256", "cores": 4},
-            "speedup": {
-                "workers": [2.5, 3.5],
-                "tensors": [3.8, 5],
-                "pinned": [3.8, 5],
-                "uint8": [4.5, 6],
-            },
-        },
-        {
-            "case": {"model": "vit_l16"},
-            "on": "h100",
-            "speedup": {
-                "workers": [2.2, 2.9],
-                "tensors": [2.2, 2.9],
-                "pinned": [2.2, 2.9],
-                "uint8": [2.2, 2.9],
-            },
-        },
+        "model:resnet50_256/cores:all @h100: naive 650-1000 ms, workers 7.5-10, tensors 8.3-10.5,"
+        " pinned 9.5-12, uint8 10-12.5",
+        "model:resnet50_256/cores:4: workers 2.5-3.5, tensors 3.8-5, pinned 3.8-5, uint8 4.5-6",
+        "model:vit_l16 @h100: workers 2.2-2.9, tensors 2.2-2.9, pinned 2.2-2.9, uint8 2.2-2.9",
         # On two cores.
-        {
-            "case": {"model": "emulated", "cores": "all"},
-            "on": "cpu",
-            "speedup": {"workers": [1.35, 1.75], "tensors": [1.9, 2.5]},
-        },
+        "model:emulated/cores:all @cpu: workers 1.35-1.75, tensors 1.9-2.5",
     ],
     "found": """
         One launch on an H100 with 16 cores: 189, 2,170, 2,560, 3,360 and 3,910 images/s, where the

@@ -50,34 +50,10 @@ TECHNIQUE = {
         = 1.3 s, all depths within 3 %, and new workers cost 60 ms: 1.05.
     """,
     "predict": [
-        {
-            "case": {"model": "resnet50_256", "images": "alike"},
-            "on": "h100",
-            "step_time_s": {"new_workers": [4.0, 6.2]},
-        },
-        {
-            "case": {"model": "resnet50_256"},
-            "on": "h100",
-            "speedup": {
-                "depth_1": [1.02, 1.2],
-                "depth_2": [1.02, 1.2],
-                "depth_8": [1.02, 1.2],
-            },
-        },
-        {
-            "case": {"model": "resnet18", "images": "alike"},
-            "on": "cpu",
-            "step_time_s": {"new_workers": [1.0, 1.7]},
-        },
-        {
-            "case": {"model": "resnet18"},
-            "on": "cpu",
-            "speedup": {
-                "depth_1": [1.0, 1.1],
-                "depth_2": [1.0, 1.1],
-                "depth_8": [1.0, 1.1],
-            },
-        },
+        "model:resnet50_256/images:alike @h100: new_workers 4-6.2 s",
+        "model:resnet50_256 @h100: depth_1 1.02-1.2, depth_2 1.02-1.2, depth_8 1.02-1.2",
+        "model:resnet18/images:alike @cpu: new_workers 1-1.7 s",
+        "model:resnet18 @cpu: depth_1 1.0-1.1, depth_2 1.0-1.1, depth_8 1.0-1.1",
     ],
     "claims": ["prefetch-factor-2-is-enough"],
     "arms": ["new_workers", "depth_1", "depth_2", "depth_8"],

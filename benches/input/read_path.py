@@ -26,36 +26,12 @@ TECHNIQUE = {
         "of them: 0.7; io_uring 1.0; O_DIRECT goes to the disk: 0.1, and 0.15 with 32 in flight."
     ),
     "predict": [
-        {
-            "case": {"access": "random_112k", "cache": "cold"},
-            "step_time_s": {"pread": [0.0504, 0.0616]},
-            "speedup": {
-                "mmap": [1.08, 1.32],
-                "willneed": [1.44, 1.76],
-                "o_direct": [0.99, 1.21],
-                "io_uring_buffered": [1.44, 1.76],
-                "io_uring_direct": [1.53, 1.87],
-            },
-        },
-        {
-            "case": {"access": "sequential_1m", "cache": "cold"},
-            "speedup": {
-                "mmap": [1, 1.2],
-                "willneed": [1, 1.2],
-                "o_direct": [1, 1.2],
-                "io_uring_buffered": [1, 1.2],
-                "io_uring_direct": [1, 1.2],
-            },
-        },
-        {
-            "case": {"cache": "warm"},
-            "speedup": {
-                "mmap": [0.63, 0.77],
-                "io_uring_buffered": [0.9, 1.1],
-                "o_direct": [0.09, 0.11],
-                "io_uring_direct": [0.135, 0.165],
-            },
-        },
+        "access:random_112k/cache:cold: pread 50.4-61.6 ms, mmap 1.08-1.32, willneed 1.44-1.76,"
+        " o_direct 0.99-1.21, io_uring_buffered 1.44-1.76, io_uring_direct 1.53-1.87",
+        "access:sequential_1m/cache:cold: mmap 1-1.2, willneed 1-1.2, o_direct 1-1.2,"
+        " io_uring_buffered 1-1.2, io_uring_direct 1-1.2",
+        "cache:warm: mmap 0.63-0.77, io_uring_buffered 0.9-1.1, o_direct 0.09-0.11,"
+        " io_uring_direct 0.135-0.165",
     ],
     "found": (
         "Cold in sequence willneed has 0.55: pread reaches 2.7 GB/s by the system's read-ahead of "

@@ -41,27 +41,14 @@ TECHNIQUE = {
         reader, 0.7, and at the disk's rate by four, 1.0.
     """,
     "predict": [
-        {
-            "case": {"readers": 1, "store": "s3"},
-            "step_time_s": {"contiguous_shards": [0.06, 0.12]},
-            "speedup": {"scan_and_skip": [0.9, 1.1]},
-        },
-        {"case": {"store": "s3"}, "speedup": {"strided_index": [0.14, 0.25]}},
-        {"case": {"store": "s3_16_in_flight"}, "speedup": {"strided_index": [0.16, 0.3]}},
-        {"case": {"readers": 2, "store": "s3"}, "speedup": {"scan_and_skip": [0.45, 0.55]}},
-        {"case": {"readers": 4, "store": "s3"}, "speedup": {"scan_and_skip": [0.225, 0.275]}},
-        {
-            "case": {"readers": 1, "store": "cold_disk"},
-            "speedup": {"strided_index": [0.63, 0.77], "scan_and_skip": [0.9, 1.1]},
-        },
-        {
-            "case": {"readers": 4, "store": "cold_disk"},
-            "speedup": {"strided_index": [0.9, 1.1], "scan_and_skip": [0.693, 0.847]},
-        },
-        {
-            "case": {"readers": 2, "store": "cold_disk"},
-            "speedup": {"scan_and_skip": [0.819, 1.001]},
-        },
+        "readers:1/store:s3: contiguous_shards 60-120 ms, scan_and_skip 0.9-1.1",
+        "store:s3: strided_index 0.14-0.25",
+        "store:s3_16_in_flight: strided_index 0.16-0.3",
+        "readers:2/store:s3: scan_and_skip 0.45-0.55",
+        "readers:4/store:s3: scan_and_skip 0.225-0.275",
+        "readers:1/store:cold_disk: strided_index 0.63-0.77, scan_and_skip 0.9-1.1",
+        "readers:4/store:cold_disk: strided_index 0.9-1.1, scan_and_skip 0.693-0.847",
+        "readers:2/store:cold_disk: scan_and_skip 0.819-1.001",
     ],
     "found": (
         "On the cold disk the index has 0.46 by one reader and 0.67 by four. A sample at random "

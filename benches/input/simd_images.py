@@ -30,36 +30,13 @@ TECHNIQUE = {
         "what torchvision's was, 1.6 and 1.95, simplejpeg takes 0.84 ms: 1.7 and 2.1."
     ),
     "predict": [
-        {
-            "case": {"work": "resize", "filter": "bilinear"},
-            "speedup": {
-                "pillow_simd": [5.13, 6.27],
-                "torchvision": [5.13, 6.27],
-                "opencv_area": [0.99, 1.21],
-            },
-        },
-        {
-            "case": {"work": "resize", "filter": "bicubic"},
-            "speedup": {"pillow_simd": [7.38, 9.02], "torchvision": [7.38, 9.02]},
-        },
-        {
-            "case": {"work": "decode_and_resize", "filter": "bilinear"},
-            "speedup": {
-                "pillow_simd": [1.44, 1.76],
-                "torchvision": [1.44, 1.76],
-                "torchcodec": [1.44, 1.76],
-                "simplejpeg": [1.55, 1.9],
-            },
-        },
-        {
-            "case": {"work": "decode_and_resize", "filter": "bicubic"},
-            "speedup": {
-                "pillow_simd": [1.755, 2.145],
-                "torchvision": [1.755, 2.145],
-                "torchcodec": [1.755, 2.145],
-                "simplejpeg": [1.9, 2.35],
-            },
-        },
+        "work:resize/filter:bilinear: pillow_simd 5.13-6.27, torchvision 5.13-6.27,"
+        " opencv_area 0.99-1.21",
+        "work:resize/filter:bicubic: pillow_simd 7.38-9.02, torchvision 7.38-9.02",
+        "work:decode_and_resize/filter:bilinear: pillow_simd 1.44-1.76, torchvision 1.44-1.76,"
+        " torchcodec 1.44-1.76, simplejpeg 1.55-1.9",
+        "work:decode_and_resize/filter:bicubic: pillow_simd 1.755-2.145, torchvision 1.755-2.145,"
+        " torchcodec 1.755-2.145, simplejpeg 1.9-2.35",
     ],
     "claims": ["simd-images-4x-to-6x", "simd-images-faster"],
     "arms": ["pillow", "pillow_simd", "torchvision", "torchcodec", "simplejpeg", "opencv_area"],

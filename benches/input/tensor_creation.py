@@ -23,31 +23,12 @@ TECHNIQUE = {
         "3.9 ms; made there it takes a launch, 4 us, or 38.5 MB at 3 TB/s, 13 us: 4 and 300."
     ),
     "predict": [
-        {
-            "case": {"to": "host", "bytes": 65536},
-            "step_time_s": {"tensor": [4.5e-06, 5.5e-06]},
-            "speedup": {
-                "as_tensor": [4.5, 5.5],
-                "from_numpy": [4.5, 5.5],
-                "tensor_of_list": [0.009, 0.011],
-            },
-        },
-        {
-            "case": {"to": "host", "bytes": 38535168},
-            "step_time_s": {"tensor": [0.0117, 0.0143]},
-            "speedup": {"as_tensor": [9000, 11000], "from_numpy": [9000, 11000]},
-        },
-        {
-            "case": {"to": "device", "bytes": 65536},
-            "step_time_s": {"tensor": [1.35e-05, 1.65e-05]},
-            "speedup": {"on_device": [3.6, 4.4]},
-        },
-        {
-            "case": {"to": "device", "bytes": 38535168},
-            "step_time_s": {"tensor": [0.00351, 0.00429]},
-            "speedup": {"on_device": [270, 330]},
-        },
-        {"case": {"to": "device"}, "speedup": {"as_tensor": [0.9, 1.1], "from_numpy": [0.9, 1.1]}},
+        "to:host/bytes:65536: tensor 4.5-5.5 us, as_tensor 4.5-5.5, from_numpy 4.5-5.5,"
+        " tensor_of_list 0.009-0.011",
+        "to:host/bytes:38535168: tensor 11.7-14.3 ms, as_tensor 9000-11000, from_numpy 9000-11000",
+        "to:device/bytes:65536: tensor 13.5-16.5 us, on_device 3.6-4.4",
+        "to:device/bytes:38535168: tensor 3.51-4.29 ms, on_device 270-330",
+        "to:device: as_tensor 0.9-1.1, from_numpy 0.9-1.1",
     ],
     "found": (
         "On the host a list takes 88 ns a number, not 30, 64 KiB take 3.2 us, not 5, and 38.5 MB "

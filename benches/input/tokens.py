@@ -49,30 +49,11 @@ TECHNIQUE = {
         costs the loop 0.4 ms, and the worker takes a core for 0.5: 0.93; hf_datasets, too, 0.9.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"memmap": [2.6, 3.5]},
-            "speedup": {
-                "workers_1": [0.985, 1.01],
-                "workers_4": [0.985, 1.01],
-                "workers_16": [0.98, 1.01],
-                "packed": [0.99, 1.01],
-                "hf_datasets": [0.985, 1.01],
-                "python_lists": [0.985, 1.01],
-            },
-        },
+        "model:llama_1b @h100: memmap 2.6-3.5 s, workers_1 0.985-1.01, workers_4 0.985-1.01,"
+        " workers_16 0.98-1.01, packed 0.99-1.01, hf_datasets 0.985-1.01, python_lists 0.985-1.01",
         # On two cores.
-        {
-            "case": {"model": "llama_toy"},
-            "on": "cpu",
-            "speedup": {
-                "workers_1": [0.82, 1.02],
-                "packed": [0.93, 1.01],
-                "hf_datasets": [0.78, 1.0],
-                "python_lists": [0.95, 1.03],
-            },
-        },
+        "model:llama_toy @cpu: workers_1 0.82-1.02, packed 0.93-1.01, hf_datasets 0.78-1.0,"
+        " python_lists 0.95-1.03",
     ],
     "arms": [
         "memmap",

@@ -40,16 +40,10 @@ TECHNIQUE = {
         "is 1.5 times as fast, the arena 2. A name in place of a descriptor: 1.0."
     ),
     "predict": [
-        {"speedup": {"shared_memory_by_name": [0.9, 1.1]}},
-        {
-            "case": {"bytes": 9633792},
-            "speedup": {"numpy": [0.27, 0.33], "bytes": [0.243, 0.297], "arena": [1.8, 2.2]},
-        },
-        {
-            "case": {"bytes": 38535168},
-            "speedup": {"numpy": [0.27, 0.33], "bytes": [0.243, 0.297], "arena": [1.8, 2.2]},
-        },
-        {"case": {"bytes": 65536}, "speedup": {"numpy": [1.35, 1.65], "arena": [1.8, 2.2]}},
+        "shared_memory_by_name 0.9-1.1",
+        "bytes:9633792: numpy 0.27-0.33, bytes 0.243-0.297, arena 1.8-2.2",
+        "bytes:38535168: numpy 0.27-0.33, bytes 0.243-0.297, arena 1.8-2.2",
+        "bytes:65536: numpy 1.35-1.65, arena 1.8-2.2",
     ],
     "found": (
         "Shared memory takes 7 ms for 9.6 MB, not 2.1: the loop takes 3.8 ms of processor, of "

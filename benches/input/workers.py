@@ -45,37 +45,13 @@ TECHNIQUE = {
         slower; a second has no core of its own: 1.5. Threads 1.4.
     """,
     "predict": [
-        {
-            "case": {"model": "resnet50_256"},
-            "on": "h100",
-            "step_time_s": {"in_process": [0.5, 0.9]},
-        },
-        {
-            "case": {"model": "resnet50_256", "workers": 1},
-            "on": "h100",
-            "speedup": {"processes": [1.05, 1.25], "threads": [0.95, 1.2]},
-        },
-        {
-            "case": {"model": "resnet50_256", "workers": 2},
-            "on": "h100",
-            "speedup": {"processes": [1.9, 2.5], "threads": [1.7, 2.3]},
-        },
-        {
-            "case": {"model": "resnet50_256", "workers": 4},
-            "on": "h100",
-            "speedup": {"processes": [3.7, 5.0], "threads": [3.0, 4.5]},
-        },
-        {
-            "case": {"model": "resnet50_256", "workers": "all_cores"},
-            "on": "h100",
-            "speedup": {"processes": [7.5, 10], "threads": [4.0, 7.5]},
-        },
+        "model:resnet50_256 @h100: in_process 500-900 ms",
+        "model:resnet50_256/workers:1 @h100: processes 1.05-1.25, threads 0.95-1.2",
+        "model:resnet50_256/workers:2 @h100: processes 1.9-2.5, threads 1.7-2.3",
+        "model:resnet50_256/workers:4 @h100: processes 3.7-5.0, threads 3.0-4.5",
+        "model:resnet50_256/workers:all_cores @h100: processes 7.5-10, threads 4.0-7.5",
         # On two cores.
-        {
-            "case": {"model": "resnet18"},
-            "on": "cpu",
-            "speedup": {"processes": [1.25, 1.75], "threads": [1.15, 1.7]},
-        },
+        "model:resnet18 @cpu: processes 1.25-1.75, threads 1.15-1.7",
     ],
     "arms": ["in_process", "processes", "threads"],
     "l2": "by_size",

@@ -55,38 +55,15 @@ TECHNIQUE = {
         a longer training in 8 bits, and two of them together.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.178, 0.198]},
-            "speedup": {
-                "selective_checkpointing": [0.9, 0.97],
-                "full_checkpointing": [0.8, 0.87],
-                "compiled": [1.14, 1.25],
-                "memory_budget": [1.05, 1.17],
-                "activation_offload": [0.2, 0.27],
-                "adamw_8bit_torchao": [0.94, 1.03],
-                "adamw_8bit_bitsandbytes": [0.95, 1.01],
-                "optimizer_offload": [0.24, 0.34],
-                "cut_cross_entropy": [0.99, 1.06],
-            },
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.024, 0.03]},
-            "speedup": {
-                "selective_checkpointing": [0.6, 0.9],
-                "full_checkpointing": [0.76, 0.87],
-                "compiled": [1.1, 1.3],
-                "memory_budget": [1.0, 1.2],
-                "activation_offload": [0.15, 0.23],
-                "adamw_8bit_torchao": [0.5, 0.85],
-                "adamw_8bit_bitsandbytes": [0.6, 0.85],
-                "optimizer_offload": [0.27, 0.4],
-                "cut_cross_entropy": [1.0, 1.2],
-            },
-        },
+        "model:llama_1b @h100: bf16 178-198 ms, selective_checkpointing 0.9-0.97,"
+        " full_checkpointing 0.8-0.87, compiled 1.14-1.25, memory_budget 1.05-1.17,"
+        " activation_offload 0.2-0.27, adamw_8bit_torchao 0.94-1.03,"
+        " adamw_8bit_bitsandbytes 0.95-1.01, optimizer_offload 0.24-0.34,"
+        " cut_cross_entropy 0.99-1.06",
+        "model:gpt2 @h100: bf16 24-30 ms, selective_checkpointing 0.6-0.9,"
+        " full_checkpointing 0.76-0.87, compiled 1.1-1.3, memory_budget 1.0-1.2,"
+        " activation_offload 0.15-0.23, adamw_8bit_torchao 0.5-0.85,"
+        " adamw_8bit_bitsandbytes 0.6-0.85, optimizer_offload 0.27-0.4, cut_cross_entropy 1.0-1.2",
     ],
     "found": (
         "In one launch, while others kept 6 of 64 cores busy, what waits for the host took longer "

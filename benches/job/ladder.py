@@ -27,40 +27,13 @@ TECHNIQUE = {
         3 ms of that; compiled 0.11; FP8 has at a width of 1024 as much to cast as to save.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {
-                "torch_default": [1.3, 1.7],
-                "tf32": [0.33, 0.42],
-                "bf16": [0.18, 0.22],
-                "fused_adamw": [0.17, 0.19],
-                "compiled": [0.136, 0.15],
-                "cut_cross_entropy": [0.133, 0.15],
-                "fp8": [0.117, 0.133],
-            },
-        },
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h200",
-            "step_time_s": {"fused_adamw": [0.155, 0.175], "fp8": [0.108, 0.125]},
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"fused_adamw": [0.024, 0.03], "compiled": [0.016, 0.02]},
-        },
-        {
-            "case": {"model": "vit_l16"},
-            "on": "h100",
-            "step_time_s": {
-                "torch_default": [0.95, 1.35],
-                "tf32": [0.33, 0.47],
-                "fused_adamw": [0.13, 0.19],
-                "compiled": [0.09, 0.13],
-                "fp8": [0.085, 0.135],
-            },
-        },
+        "model:llama_1b @h100: torch_default 1.3-1.7 s, tf32 330-420 ms, bf16 180-220 ms,"
+        " fused_adamw 170-190 ms, compiled 136-150 ms, cut_cross_entropy 133-150 ms,"
+        " fp8 117-133 ms",
+        "model:llama_1b @h200: fused_adamw 155-175 ms, fp8 108-125 ms",
+        "model:gpt2 @h100: fused_adamw 24-30 ms, compiled 16-20 ms",
+        "model:vit_l16 @h100: torch_default 950-1350 ms, tf32 330-470 ms, fused_adamw 130-190 ms,"
+        " compiled 90-130 ms, fp8 85-135 ms",
     ],
     "found": (
         "TF32 takes 1.28 times what was predicted at most: attention stays in FP32, and torch's "

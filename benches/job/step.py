@@ -26,35 +26,11 @@ TECHNIQUE = {
         compiler finds nothing that it made before, which is not measured.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.175, 0.195]},
-            "speedup": {"compiled": [1.2, 1.33], "fp8": [1.33, 1.5]},
-        },
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h200",
-            "step_time_s": {"bf16": [0.155, 0.175], "fp8": [0.108, 0.125]},
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.024, 0.03]},
-            "speedup": {"compiled": [1.3, 1.65], "fp8": [1.2, 1.6]},
-        },
-        {
-            "case": {"model": "llama_8b_slice"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.055, 0.07]},
-            "speedup": {"compiled": [1.04, 1.18], "fp8": [1.18, 1.42]},
-        },
-        {
-            "case": {"model": "vit_l16"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.135, 0.165]},
-            "speedup": {"compiled": [1.15, 1.3], "fp8": [1.03, 1.2]},
-        },
+        "model:llama_1b @h100: bf16 175-195 ms, compiled 1.2-1.33, fp8 1.33-1.5",
+        "model:llama_1b @h200: bf16 155-175 ms, fp8 108-125 ms",
+        "model:gpt2 @h100: bf16 24-30 ms, compiled 1.3-1.65, fp8 1.2-1.6",
+        "model:llama_8b_slice @h100: bf16 55-70 ms, compiled 1.04-1.18, fp8 1.18-1.42",
+        "model:vit_l16 @h100: bf16 135-165 ms, compiled 1.15-1.3, fp8 1.03-1.2",
     ],
     "gpus": 1,
     "whole_steps": True,

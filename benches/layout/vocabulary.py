@@ -31,10 +31,10 @@ TECHNIQUE = {
         `shape_padding` is off. The toy has 61 or 64 words: alike on a processor.
     """,
     "predict": [
-        {"case": {"model": "gpt2", "form": "eager"}, "speedup": {"padded": [1.4, 1.65]}},
-        {"case": {"model": "gpt2", "form": "compiled"}, "speedup": {"padded": [1.0, 1.08]}},
-        {"case": {"model": "gpt2", "form": "compiled_as_is"}, "speedup": {"padded": [1.4, 1.7]}},
-        {"case": {"model": "gpt_toy", "form": "eager"}, "speedup": {"padded": [0.9, 1.1]}},
+        "model:gpt2/form:eager: padded 1.4-1.65",
+        "model:gpt2/form:compiled: padded 1.0-1.08",
+        "model:gpt2/form:compiled_as_is: padded 1.4-1.7",
+        "model:gpt_toy/form:eager: padded 0.9-1.1",
     ],
     "whole_steps": True,
     "arms": ["unpadded", "padded"],

@@ -62,44 +62,14 @@ TECHNIQUE = {
         learned, whose logits leave more or less of the gradient to cut.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"eager": [0.178, 0.198]},
-            "speedup": {
-                "chunked": [0.9, 1.0],
-                "liger": [0.93, 1.0],
-                "cut_cross_entropy": [0.99, 1.06],
-                "cut_cross_entropy_unfiltered": [0.76, 0.93],
-                "compiled": [1.03, 1.1],
-                "compiled_chunked": [1.0, 1.08],
-            },
-        },
-        {
-            "case": {"model": "llama_248k"},
-            "on": "h100",
-            "step_time_s": {"eager": [0.098, 0.12]},
-            "speedup": {
-                "chunked": [0.75, 0.93],
-                "liger": [0.6, 0.85],
-                "cut_cross_entropy": [1.05, 1.3],
-                "compiled": [1.17, 1.4],
-                "compiled_chunked": [1.08, 1.3],
-            },
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"eager": [0.024, 0.03]},
-            "speedup": {
-                "chunked": [0.85, 1.0],
-                "liger": [0.8, 1.0],
-                "cut_cross_entropy_unfiltered": [0.8, 1.0],
-                "compiled": [1.1, 1.28],
-                "compiled_chunked": [1.06, 1.25],
-            },
-        },
-        {"case": {"model": "llama_toy"}, "speedup": {"chunked": [0.7, 0.95]}},
+        "model:llama_1b @h100: eager 178-198 ms, chunked 0.9-1.0, liger 0.93-1.0,"
+        " cut_cross_entropy 0.99-1.06, cut_cross_entropy_unfiltered 0.76-0.93, compiled 1.03-1.1,"
+        " compiled_chunked 1.0-1.08",
+        "model:llama_248k @h100: eager 98-120 ms, chunked 0.75-0.93, liger 0.6-0.85,"
+        " cut_cross_entropy 1.05-1.3, compiled 1.17-1.4, compiled_chunked 1.08-1.3",
+        "model:gpt2 @h100: eager 24-30 ms, chunked 0.85-1.0, liger 0.8-1.0,"
+        " cut_cross_entropy_unfiltered 0.8-1.0, compiled 1.1-1.28, compiled_chunked 1.06-1.25",
+        "model:llama_toy: chunked 0.7-0.95",
     ],
     "whole_steps": True,
     "arms": [

@@ -27,17 +27,9 @@ TECHNIQUE = {
         of the other two, and p95 twice theirs.
     """,
     "predict": [
-        {
-            "case": {"memory": "ample"},
-            "on": "h100",
-            "step_time_s": {"none": [0.243, 0.297]},
-            "speedup": {"longest_first": [0.96, 1.04], "expandable_segments": [0.96, 1.04]},
-        },
-        {
-            "case": {"memory": "tight"},
-            "on": "h100",
-            "speedup": {"longest_first": [0.945, 1.155], "expandable_segments": [0.945, 1.155]},
-        },
+        "memory:ample @h100: none 243-297 ms, longest_first 0.96-1.04,"
+        " expandable_segments 0.96-1.04",
+        "memory:tight @h100: longest_first 0.945-1.155, expandable_segments 0.945-1.155",
     ],
     "claims": ["preallocation-less-fragmentation"],
     "gpus": 1,

@@ -34,18 +34,8 @@ TECHNIQUE = {
         another 512 waits and products of 1024 rows: 0.55.
     """,
     "predict": [
-        {
-            "case": {"model": "moe_8e"},
-            "on": "h100",
-            "step_time_s": {"grouped": [0.075, 0.105]},
-            "speedup": {"grouped_compiled": [1.03, 1.25], "one_by_one": [0.8, 0.97]},
-        },
-        {
-            "case": {"model": "moe_64e"},
-            "on": "h100",
-            "step_time_s": {"grouped": [0.062, 0.092]},
-            "speedup": {"grouped_compiled": [1.03, 1.3], "one_by_one": [0.4, 0.7]},
-        },
+        "model:moe_8e @h100: grouped 75-105 ms, grouped_compiled 1.03-1.25, one_by_one 0.8-0.97",
+        "model:moe_64e @h100: grouped 62-92 ms, grouped_compiled 1.03-1.3, one_by_one 0.4-0.7",
     ],
     "found": """
         One launch on an H100: 117 and 116 ms in groups (64 and 8 networks), where 92 and 105 were

@@ -28,28 +28,10 @@ TECHNIQUE = {
         less is told as an upper bound by looking_share: the share of the time that looks take.
     """,
     "predict": [
-        {
-            "case": {"bound": "launches"},
-            "speedup": {
-                "nvml_1hz": [0.99, 1.01],
-                "nvml_10hz": [0.99, 1.01],
-                "nvml_100hz": [0.98, 1],
-                "gpm_10hz": [0.99, 1.01],
-                "nvidia_smi_1hz": [0.985, 1.01],
-                "dcgm_10hz": [0.985, 1.01],
-            },
-        },
-        {
-            "case": {"bound": "gpu"},
-            "speedup": {
-                "nvml_1hz": [0.995, 1.005],
-                "nvml_10hz": [0.995, 1.005],
-                "nvml_100hz": [0.99, 1.005],
-                "gpm_10hz": [0.99, 1.005],
-                "nvidia_smi_1hz": [0.99, 1.005],
-                "dcgm_10hz": [0.99, 1.005],
-            },
-        },
+        "bound:launches: nvml_1hz 0.99-1.01, nvml_10hz 0.99-1.01, nvml_100hz 0.98-1,"
+        " gpm_10hz 0.99-1.01, nvidia_smi_1hz 0.985-1.01, dcgm_10hz 0.985-1.01",
+        "bound:gpu: nvml_1hz 0.995-1.005, nvml_10hz 0.995-1.005, nvml_100hz 0.99-1.005,"
+        " gpm_10hz 0.99-1.005, nvidia_smi_1hz 0.99-1.005, dcgm_10hz 0.99-1.005",
     ],
     "gpus": 1,
     "arms": [

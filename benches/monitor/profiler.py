@@ -36,26 +36,10 @@ TECHNIQUE = {
         would write when the training has ended, is left out: 0.95 and 1.0.
     """,
     "predict": [
-        {
-            "case": {"bound": "launches"},
-            "speedup": {
-                "scheduled": [0.4, 0.75],
-                "every_step": [0.15, 0.4],
-                "stacks": [0.04, 0.15],
-                "py_spy_100hz": [0.92, 1.0],
-                "nsys": [0.88, 1.0],
-            },
-        },
-        {
-            "case": {"bound": "gpu"},
-            "speedup": {
-                "scheduled": [0.7, 0.9],
-                "every_step": [0.25, 0.5],
-                "stacks": [0.08, 0.2],
-                "py_spy_100hz": [0.98, 1.01],
-                "nsys": [0.97, 1.01],
-            },
-        },
+        "bound:launches: scheduled 0.4-0.75, every_step 0.15-0.4, stacks 0.04-0.15,"
+        " py_spy_100hz 0.92-1.0, nsys 0.88-1.0",
+        "bound:gpu: scheduled 0.7-0.9, every_step 0.25-0.5, stacks 0.08-0.2,"
+        " py_spy_100hz 0.98-1.01, nsys 0.97-1.01",
     ],
     "found": """
         The toy on an H100, one launch: scheduled 0.49, every_step 0.25, stacks 0.19. py-spy has

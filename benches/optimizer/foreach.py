@@ -34,27 +34,10 @@ TECHNIQUE = {
         3 times, the loop a fifth.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"foreach": [31e-3, 38e-3], "fused": [11e-3, 13.5e-3]},
-        },
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h200",
-            "step_time_s": {"foreach": [22e-3, 28e-3], "fused": [7.7e-3, 9.9e-3]},
-        },
-        {
-            "case": {"model": "llama_1b"},
-            "on": "nvidia",
-            "speedup": {"fused": [2.6, 3.0], "loop": [0.95, 1.1]},
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"foreach": [3.2e-3, 3.9e-3], "fused": [1.1e-3, 1.4e-3]},
-            "speedup": {"fused": [2.5, 3.0], "loop": [0.22, 0.5]},
-        },
+        "model:llama_1b @h100: foreach 31-38 ms, fused 11-13.5 ms",
+        "model:llama_1b @h200: foreach 22-28 ms, fused 7.7-9.9 ms",
+        "model:llama_1b @nvidia: fused 2.6-3.0, loop 0.95-1.1",
+        "model:gpt2 @h100: foreach 3.2-3.9 ms, fused 1.1-1.4 ms, fused 2.5-3.0, loop 0.22-0.5",
     ],
     "arms": ["foreach", "fused", "loop"],
     "controls": ["loop"],

@@ -37,13 +37,8 @@ TECHNIQUE = {
         thirds of its updates.
     """,
     "predict": [
-        {
-            "case": {"model": "gpt2_bytes"},
-            "on": "h100",
-            "step_time_s": {"adamw": [0.022, 0.03]},
-            "speedup": {"muon": [0.75, 0.95]},
-        },
-        {"case": {"model": "gpt_bytes_toy"}, "on": "cpu", "speedup": {"muon": [0.63, 0.77]}},
+        "model:gpt2_bytes @h100: adamw 22-30 ms, muon 0.75-0.95",
+        "model:gpt_bytes_toy @cpu: muon 0.63-0.77",
     ],
     "found": (
         "With 64 words the toy had 0.16 on a host: Muon added 58 to 67 ms to 10 to 13, some 8 ms a "

@@ -47,90 +47,26 @@ TECHNIQUE = {
         squares: 3.7 %, and gradients by tensor, of E5M2, 5.9.
     """,
     "predict": [
-        {
-            "case": {"layer": "768x3072", "tokens": 1024},
-            "on": "h100",
-            "step_time_s": {"bf16": [32e-6, 50e-6]},
-            "speedup": {"fp8_tensorwise": [0.45, 0.7], "fp8_rowwise": [0.4, 0.65]},
-        },
-        {
-            "case": {"layer": "768x3072", "tokens": 4096},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [0.64, 0.84], "fp8_rowwise": [0.54, 0.72]},
-        },
-        {
-            "case": {"layer": "768x3072", "tokens": 16384},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [0.75, 0.94], "fp8_rowwise": [0.62, 0.8]},
-        },
-        {
-            "case": {"layer": "2048x8192", "tokens": 1024},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [0.76, 0.96], "fp8_rowwise": [0.66, 0.84]},
-        },
-        {
-            "case": {"layer": "2048x8192", "tokens": 4096},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.6e-3, 0.74e-3]},
-            "speedup": {"fp8_tensorwise": [0.97, 1.2], "fp8_rowwise": [0.84, 1.04]},
-        },
-        {
-            "case": {"layer": "2048x8192", "tokens": 16384},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [1.08, 1.32], "fp8_rowwise": [0.94, 1.15]},
-        },
-        {
-            "case": {"layer": "4096x14336", "tokens": 1024},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [0.87, 1.07], "fp8_rowwise": [0.75, 0.92]},
-        },
-        {
-            "case": {"layer": "4096x14336", "tokens": 4096},
-            "on": "h100",
-            "step_time_s": {"bf16": [2.1e-3, 2.5e-3]},
-            "speedup": {"fp8_tensorwise": [1.11, 1.35], "fp8_rowwise": [0.97, 1.18]},
-        },
-        {
-            "case": {"layer": "4096x14336", "tokens": 16384},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [1.22, 1.5], "fp8_rowwise": [1.08, 1.32]},
-        },
-        {
-            "case": {"layer": "8192x28672", "tokens": 1024},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [0.92, 1.12], "fp8_rowwise": [0.79, 0.97]},
-        },
-        {
-            "case": {"layer": "8192x28672", "tokens": 4096},
-            "on": "h100",
-            "speedup": {"fp8_tensorwise": [1.18, 1.44], "fp8_rowwise": [1.04, 1.28]},
-        },
-        {
-            "case": {"layer": "8192x28672", "tokens": 16384},
-            "on": "h100",
-            "step_time_s": {"bf16": [31e-3, 37e-3]},
-            "speedup": {"fp8_tensorwise": [1.32, 1.6], "fp8_rowwise": [1.17, 1.43]},
-        },
-        {
-            "case": {"layer": "2048x8192", "tokens": 4096},
-            "on": "h200",
-            "speedup": {"fp8_tensorwise": [1.05, 1.3], "fp8_rowwise": [0.93, 1.13]},
-        },
-        {
-            "case": {"layer": "2048x8192", "tokens": 4096},
-            "on": "nvidia-h200",
-            "speedup": {"fp8_rowwise_with_gw_hp": [1.0, 1.24]},
-        },
-        {
-            "case": {"layer": "4096x14336", "tokens": 4096},
-            "on": "nvidia-h200",
-            "speedup": {"fp8_rowwise_with_gw_hp": [1.03, 1.28]},
-        },
-        {
-            "case": {"layer": "8192x28672", "tokens": 16384},
-            "on": "nvidia-h200",
-            "speedup": {"fp8_rowwise_with_gw_hp": [1.12, 1.38]},
-        },
+        "layer:768x3072/tokens:1024 @h100: bf16 32-50 us, fp8_tensorwise 0.45-0.7,"
+        " fp8_rowwise 0.4-0.65",
+        "layer:768x3072/tokens:4096 @h100: fp8_tensorwise 0.64-0.84, fp8_rowwise 0.54-0.72",
+        "layer:768x3072/tokens:16384 @h100: fp8_tensorwise 0.75-0.94, fp8_rowwise 0.62-0.8",
+        "layer:2048x8192/tokens:1024 @h100: fp8_tensorwise 0.76-0.96, fp8_rowwise 0.66-0.84",
+        "layer:2048x8192/tokens:4096 @h100: bf16 600-740 us, fp8_tensorwise 0.97-1.2,"
+        " fp8_rowwise 0.84-1.04",
+        "layer:2048x8192/tokens:16384 @h100: fp8_tensorwise 1.08-1.32, fp8_rowwise 0.94-1.15",
+        "layer:4096x14336/tokens:1024 @h100: fp8_tensorwise 0.87-1.07, fp8_rowwise 0.75-0.92",
+        "layer:4096x14336/tokens:4096 @h100: bf16 2.1-2.5 ms, fp8_tensorwise 1.11-1.35,"
+        " fp8_rowwise 0.97-1.18",
+        "layer:4096x14336/tokens:16384 @h100: fp8_tensorwise 1.22-1.5, fp8_rowwise 1.08-1.32",
+        "layer:8192x28672/tokens:1024 @h100: fp8_tensorwise 0.92-1.12, fp8_rowwise 0.79-0.97",
+        "layer:8192x28672/tokens:4096 @h100: fp8_tensorwise 1.18-1.44, fp8_rowwise 1.04-1.28",
+        "layer:8192x28672/tokens:16384 @h100: bf16 31-37 ms, fp8_tensorwise 1.32-1.6,"
+        " fp8_rowwise 1.17-1.43",
+        "layer:2048x8192/tokens:4096 @h200: fp8_tensorwise 1.05-1.3, fp8_rowwise 0.93-1.13",
+        "layer:2048x8192/tokens:4096 @nvidia-h200: fp8_rowwise_with_gw_hp 1.0-1.24",
+        "layer:4096x14336/tokens:4096 @nvidia-h200: fp8_rowwise_with_gw_hp 1.03-1.28",
+        "layer:8192x28672/tokens:16384 @nvidia-h200: fp8_rowwise_with_gw_hp 1.12-1.38",
     ],
     "gpus": 1,
     "arms": ["bf16", "fp8_tensorwise", "fp8_rowwise", "fp8_rowwise_with_gw_hp"],

@@ -23,42 +23,14 @@ TECHNIQUE = {
         the bytes, half the faults, 1.8; converting two ways takes GELU some of it, 1.3.
     """,
     "predict": [
-        {"case": {"values": 67108864}, "on": "h100", "step_time_s": {"fp32": [0.000414, 0.000506]}},
-        {
-            "case": {"layer": "layer_norm", "values": 67108864},
-            "on": "h100",
-            "speedup": {"fp16": [1.62, 1.98], "bf16": [1.62, 1.98]},
-        },
-        {
-            "case": {"layer": "softmax", "values": 67108864},
-            "on": "h100",
-            "speedup": {"fp16": [1.71, 2.09], "bf16": [1.71, 2.09]},
-        },
-        {
-            "case": {"layer": "gelu", "values": 67108864},
-            "on": "h100",
-            "speedup": {"fp16": [1.71, 2.09], "bf16": [1.71, 2.09]},
-        },
-        {
-            "case": {"values": 4194304},
-            "on": "h100",
-            "speedup": {"fp16": [0.9, 1.1], "bf16": [0.9, 1.1]},
-        },
-        {
-            "case": {"layer": "layer_norm", "values": 67108864},
-            "on": "cpu",
-            "speedup": {"fp16": [1.62, 1.98], "bf16": [1.62, 1.98]},
-        },
-        {
-            "case": {"layer": "softmax", "values": 67108864},
-            "on": "cpu",
-            "speedup": {"fp16": [1.62, 1.98], "bf16": [1.62, 1.98]},
-        },
-        {
-            "case": {"layer": "gelu", "values": 67108864},
-            "on": "cpu",
-            "speedup": {"fp16": [1.17, 1.43], "bf16": [1.17, 1.43]},
-        },
+        "values:67108864 @h100: fp32 414-506 us",
+        "layer:layer_norm/values:67108864 @h100: fp16 1.62-1.98, bf16 1.62-1.98",
+        "layer:softmax/values:67108864 @h100: fp16 1.71-2.09, bf16 1.71-2.09",
+        "layer:gelu/values:67108864 @h100: fp16 1.71-2.09, bf16 1.71-2.09",
+        "values:4194304 @h100: fp16 0.9-1.1, bf16 0.9-1.1",
+        "layer:layer_norm/values:67108864 @cpu: fp16 1.62-1.98, bf16 1.62-1.98",
+        "layer:softmax/values:67108864 @cpu: fp16 1.62-1.98, bf16 1.62-1.98",
+        "layer:gelu/values:67108864 @cpu: fp16 1.17-1.43, bf16 1.17-1.43",
     ],
     "found": (
         "Softmax takes an H100 0.72 ms in FP32, as 7.8 passes at 2.9 TB/s would, not 5; GELU takes "

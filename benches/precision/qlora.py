@@ -48,35 +48,11 @@ TECHNIQUE = {
         the 4 bits twice as many: 0.6.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b", "activations": "kept"},
-            "on": "h100",
-            "step_time_s": {"lora": [0.138, 0.172]},
-            "speedup": {"qlora": [0.93, 0.995]},
-        },
-        {
-            "case": {"model": "llama_1b", "activations": "checkpointed"},
-            "on": "h100",
-            "step_time_s": {"lora": [0.185, 0.235]},
-            "speedup": {"qlora": [0.92, 0.99]},
-        },
-        {
-            "case": {"model": "llama_8b_slice", "activations": "kept"},
-            "on": "h100",
-            "step_time_s": {"lora": [0.037, 0.05]},
-            "speedup": {"qlora": [0.85, 0.96]},
-        },
-        {
-            "case": {"model": "llama_8b_slice", "activations": "checkpointed"},
-            "on": "h100",
-            "step_time_s": {"lora": [0.052, 0.072]},
-            "speedup": {"qlora": [0.84, 0.96]},
-        },
-        {
-            "case": {"model": "llama_toy", "activations": "kept"},
-            "on": "cpu",
-            "speedup": {"qlora": [0.35, 0.85]},
-        },
+        "model:llama_1b/activations:kept @h100: lora 138-172 ms, qlora 0.93-0.995",
+        "model:llama_1b/activations:checkpointed @h100: lora 185-235 ms, qlora 0.92-0.99",
+        "model:llama_8b_slice/activations:kept @h100: lora 37-50 ms, qlora 0.85-0.96",
+        "model:llama_8b_slice/activations:checkpointed @h100: lora 52-72 ms, qlora 0.84-0.96",
+        "model:llama_toy/activations:kept @cpu: qlora 0.35-0.85",
     ],
     "whole_steps": True,
     "arms": ["lora", "qlora"],

@@ -53,27 +53,10 @@ TECHNIQUE = {
         measured: what a model answers worse for it, which takes one that has learnt.
     """,
     "predict": [
-        {
-            "case": {"phase": "decode"},
-            "on": "h100",
-            "step_time_s": {"bf16": [0.95e-3, 1.4e-3]},
-            "speedup": {
-                "int8_weight_only": [1.2, 1.6],
-                "fp8_weight_only": [1.1, 1.6],
-                "fp8_dynamic": [0.6, 1.15],
-                "int4_tinygemm": [1.25, 1.95],
-            },
-        },
-        {
-            "case": {"phase": "prefill"},
-            "on": "h100",
-            "step_time_s": {"bf16": [3.5e-3, 4.9e-3]},
-            "speedup": {
-                "int8_dynamic": [0.8, 1.35],
-                "fp8_weight_only": [0.7, 0.92],
-                "fp8_dynamic": [1.15, 1.55],
-            },
-        },
+        "phase:decode @h100: bf16 950-1400 us, int8_weight_only 1.2-1.6, fp8_weight_only 1.1-1.6,"
+        " fp8_dynamic 0.6-1.15, int4_tinygemm 1.25-1.95",
+        "phase:prefill @h100: bf16 3.5-4.9 ms, int8_dynamic 0.8-1.35, fp8_weight_only 0.7-0.92,"
+        " fp8_dynamic 1.15-1.55",
     ],
     "claims": [
         "quantisation-saves-memory",

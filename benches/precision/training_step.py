@@ -32,47 +32,16 @@ TECHNIQUE = {
         bound by launches, of which casts are a quarter more: 0.8, a scaler's some more, 0.75.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b"},
-            "on": "h100",
-            "step_time_s": {"fp32": [1.3, 1.7], "tf32": [0.45, 0.58], "bf16": [0.175, 0.2]},
-            "speedup": {"fp16": [7.0, 9.0], "all_bf16": [7.6, 10.2]},
-        },
-        {
-            "case": {"model": "gpt2"},
-            "on": "h100",
-            "step_time_s": {"fp32": [0.145, 0.185], "bf16": [0.024, 0.03]},
-            "speedup": {"tf32": [3.1, 4.1], "fp16": [5.2, 7.0], "all_bf16": [5.5, 7.5]},
-        },
-        {
-            "case": {"model": "vit_l16"},
-            "on": "h100",
-            "step_time_s": {"fp32": [0.95, 1.35], "tf32": [0.33, 0.47], "bf16": [0.13, 0.19]},
-            "speedup": {"fp16": [6.0, 8.5], "all_bf16": [6.5, 9.5]},
-        },
-        {
-            "case": {"model": "resnet50_256"},
-            "on": "h200",
-            "step_time_s": {"tf32": [0.081, 0.099]},
-        },
-        {
-            "case": {"model": "resnet50_256"},
-            "on": "h100",
-            "step_time_s": {"tf32": [0.094, 0.115]},
-        },
-        {
-            "case": {"model": "resnet50_256"},
-            "speedup": {
-                "tf32": [0.98, 1.02],
-                "bf16": [1.26, 1.54],
-                "fp16": [1.7, 2.1],
-                "all_bf16": [1.3, 1.7],
-            },
-        },
-        {
-            "case": {"model": "gpt_toy"},
-            "speedup": {"tf32": [0.97, 1.03], "bf16": [0.72, 0.88], "fp16": [0.6, 0.85]},
-        },
+        "model:llama_1b @h100: fp32 1.3-1.7 s, tf32 450-580 ms, bf16 175-200 ms, fp16 7.0-9.0,"
+        " all_bf16 7.6-10.2",
+        "model:gpt2 @h100: fp32 145-185 ms, bf16 24-30 ms, tf32 3.1-4.1, fp16 5.2-7.0,"
+        " all_bf16 5.5-7.5",
+        "model:vit_l16 @h100: fp32 950-1350 ms, tf32 330-470 ms, bf16 130-190 ms, fp16 6.0-8.5,"
+        " all_bf16 6.5-9.5",
+        "model:resnet50_256 @h200: tf32 81-99 ms",
+        "model:resnet50_256 @h100: tf32 94-115 ms",
+        "model:resnet50_256: tf32 0.98-1.02, bf16 1.26-1.54, fp16 1.7-2.1, all_bf16 1.3-1.7",
+        "model:gpt_toy: tf32 0.97-1.03, bf16 0.72-0.88, fp16 0.6-0.85",
     ],
     "gpus": 1,
     "whole_steps": True,

@@ -45,29 +45,13 @@ TECHNIQUE = {
         so that none is timed there.
     """,
     "predict": [
-        {
-            "case": {"mlp": "2048x8192", "task": "inference"},
-            "on": "h100",
-            "step_time_s": {"dense": [0.58e-3, 0.8e-3]},
-            "speedup": {"unstructured": [0.97, 1.06], "two_four": [1.02, 1.42]},
-        },
-        {
-            "case": {"mlp": "4096x14336", "task": "inference"},
-            "on": "h100",
-            "step_time_s": {"dense": [2.0e-3, 2.6e-3]},
-            "speedup": {"unstructured": [0.97, 1.06], "two_four": [1.08, 1.5]},
-        },
-        {
-            "case": {"mlp": "8192x28672", "task": "inference"},
-            "on": "h100",
-            "step_time_s": {"dense": [8.2e-3, 10.2e-3]},
-            "speedup": {"unstructured": [0.97, 1.06], "two_four": [1.1, 1.5]},
-        },
-        {
-            "case": {"task": "step"},
-            "on": "a100",
-            "speedup": {"two_four": [1.05, 1.35]},
-        },
+        "mlp:2048x8192/task:inference @h100: dense 580-800 us, unstructured 0.97-1.06,"
+        " two_four 1.02-1.42",
+        "mlp:4096x14336/task:inference @h100: dense 2-2.6 ms, unstructured 0.97-1.06,"
+        " two_four 1.08-1.5",
+        "mlp:8192x28672/task:inference @h100: dense 8.2-10.2 ms, unstructured 0.97-1.06,"
+        " two_four 1.1-1.5",
+        "task:step @a100: two_four 1.05-1.35",
     ],
     "claims": ["pruning-faster"],
     "gpus": 1,

@@ -55,32 +55,12 @@ TECHNIQUE = {
         steps are, 0.8 to 1.0 and 0.3.
     """,
     "predict": [
-        {
-            "case": {"model": "llama_1b", "cadence": "keeps_up"},
-            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.6, 1.8]},
-        },
-        {
-            "case": {"model": "gpt2", "cadence": "keeps_up"},
-            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.5, 1.8]},
-        },
-        {
-            "case": {"model": "llama_1b", "cadence": "falls_behind"},
-            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.25, 1.45]},
-        },
-        {
-            "case": {"model": "gpt2", "cadence": "falls_behind"},
-            "speedup": {"dcp": [0.95, 1.15], "dcp_async": [1.25, 1.45]},
-        },
-        {
-            "case": {"model": "gpt_toy", "cadence": "keeps_up"},
-            "on": "cpu",
-            "speedup": {"dcp": [0.7, 0.9], "dcp_async": [0.75, 1.0]},
-        },
-        {
-            "case": {"model": "gpt_toy", "cadence": "falls_behind"},
-            "on": "cpu",
-            "speedup": {"dcp": [0.25, 0.4], "dcp_async": [0.25, 0.4]},
-        },
+        "model:llama_1b/cadence:keeps_up: dcp 0.95-1.15, dcp_async 1.6-1.8",
+        "model:gpt2/cadence:keeps_up: dcp 0.95-1.15, dcp_async 1.5-1.8",
+        "model:llama_1b/cadence:falls_behind: dcp 0.95-1.15, dcp_async 1.25-1.45",
+        "model:gpt2/cadence:falls_behind: dcp 0.95-1.15, dcp_async 1.25-1.45",
+        "model:gpt_toy/cadence:keeps_up @cpu: dcp 0.7-0.9, dcp_async 0.75-1.0",
+        "model:gpt_toy/cadence:falls_behind @cpu: dcp 0.25-0.4, dcp_async 0.25-0.4",
     ],
     "claims": ["checkpoint-behind-training-faster"],
     "whole_steps": True,

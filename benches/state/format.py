@@ -39,42 +39,14 @@ TECHNIQUE = {
         map and safetensors 1.5 to 2.3.
     """,
     "predict": [
-        {
-            "case": {"tensors": "gpt2", "operation": "save"},
-            "speedup": {
-                "no_checksum": [1.1, 1.25],
-                "safetensors": [1.1, 1.25],
-                "dcp": [0.85, 1.05],
-            },
-        },
-        {
-            "case": {"tensors": "llama_1b", "operation": "save"},
-            "speedup": {
-                "no_checksum": [1.1, 1.25],
-                "safetensors": [1.1, 1.25],
-                "dcp": [0.85, 1.05],
-            },
-        },
-        {
-            "case": {"operation": "load_warm", "tensors": "gpt2"},
-            "speedup": {"mapped": [1.5, 2.3], "safetensors": [1.5, 2.3], "dcp": [0.6, 0.9]},
-        },
-        {
-            "case": {"operation": "load_warm", "tensors": "llama_1b"},
-            "speedup": {"mapped": [1.5, 2.0], "safetensors": [1.5, 2.0], "dcp": [0.6, 0.9]},
-        },
-        {
-            "case": {"operation": "load_cold", "tensors": "gpt2"},
-            "speedup": {"mapped": [1.4, 2.2], "safetensors": [1.4, 2.2], "dcp": [0.7, 1.1]},
-        },
-        {
-            "case": {"operation": "load_cold", "tensors": "llama_1b"},
-            "speedup": {"mapped": [1.4, 2.2], "safetensors": [1.4, 2.2], "dcp": [0.7, 1.1]},
-        },
-        {
-            "case": {"operation": "load_warm", "tensors": "small"},
-            "speedup": {"safetensors": [1.8, 2.6], "dcp": [0.1, 0.25]},
-        },
+        "tensors:gpt2/operation:save: no_checksum 1.1-1.25, safetensors 1.1-1.25, dcp 0.85-1.05",
+        "tensors:llama_1b/operation:save: no_checksum 1.1-1.25, safetensors 1.1-1.25,"
+        " dcp 0.85-1.05",
+        "operation:load_warm/tensors:gpt2: mapped 1.5-2.3, safetensors 1.5-2.3, dcp 0.6-0.9",
+        "operation:load_warm/tensors:llama_1b: mapped 1.5-2.0, safetensors 1.5-2.0, dcp 0.6-0.9",
+        "operation:load_cold/tensors:gpt2: mapped 1.4-2.2, safetensors 1.4-2.2, dcp 0.7-1.1",
+        "operation:load_cold/tensors:llama_1b: mapped 1.4-2.2, safetensors 1.4-2.2, dcp 0.7-1.1",
+        "operation:load_warm/tensors:small: safetensors 1.8-2.6, dcp 0.1-0.25",
     ],
     "arms": ["torch_save", "no_checksum", "mapped", "safetensors", "dcp"],
     "l2": "by_size",

@@ -51,28 +51,11 @@ TECHNIQUE = {
         1.6, changed_only 0.9 and 1.1 to 1.5, compressed, whose tensors are small, 0.7 to 1.
     """,
     "predict": [
-        {
-            "case": {"model": "gpt2", "trained": "all"},
-            "speedup": {
-                "trained_only": [0.97, 1.03],
-                "changed_only": [0.95, 1.02],
-                "zstd": [0.9, 1.02],
-                "planes_zstd": [0.98, 1.1],
-            },
-        },
-        {
-            "case": {"model": "gpt2", "trained": "last_layer"},
-            "speedup": {
-                "trained_only": [6, 6.6],
-                "changed_only": [5.4, 6.4],
-                "zstd": [0.9, 1.02],
-                "planes_zstd": [0.98, 1.1],
-            },
-        },
-        {
-            "case": {"model": "gpt_toy", "trained": "last_layer"},
-            "speedup": {"trained_only": [1.2, 1.6], "changed_only": [1.1, 1.5]},
-        },
+        "model:gpt2/trained:all: trained_only 0.97-1.03, changed_only 0.95-1.02, zstd 0.9-1.02,"
+        " planes_zstd 0.98-1.1",
+        "model:gpt2/trained:last_layer: trained_only 6-6.6, changed_only 5.4-6.4, zstd 0.9-1.02,"
+        " planes_zstd 0.98-1.1",
+        "model:gpt_toy/trained:last_layer: trained_only 1.2-1.6, changed_only 1.1-1.5",
     ],
     "claims": ["incremental-checkpoints-less-output", "incremental-checkpoints-faster"],
     "arms": ["full", "trained_only", "changed_only", "zstd", "planes_zstd"],

@@ -6,9 +6,8 @@ The script says it in one literal, of which all but `arms` may be left out,
     TECHNIQUE = {
         "question": "What is asked?",
         "expectation": "The prediction with its arithmetic.",
-        "predict": [  # the same in numbers: a ratio over the baseline, or a time, from low to high
-            {"case": {"axis": 8}, "on": "h100", "speedup": {"other": [1.8, 2.2]}},
-            {"step_time_s": {"baseline": [0.9e-3, 1.1e-3]}},
+        "predict": [  # the same in numbers, as gpulift_predictions.py reads them
+            "axis:8 @h100: baseline 0.9-1.1 ms, other 1.8-2.2",
         ],
         "found": "Why records miss a prediction by more than 1.3 times, or that it is not known.",
         "claims": ["id-of-a-claim"],
@@ -45,6 +44,7 @@ from typing import Any, TypeGuard
 
 import gpulift_syntax
 from gpulift_closure import Closure
+from gpulift_predictions import predictions_in
 
 Json = dict[str, Any]
 
@@ -54,8 +54,6 @@ WORD = re.compile(r"[A-Za-z0-9_.+-]+")  # on an axis: part of the id of a case
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 REGIMES = ("burst", "sustained")
 CACHE_STATES = ("none", "cold", "warm", "by_size", "by_case")
-PREDICTED = ("speedup", "step_time_s")
-PLACE = ("case", "on")  # of a prediction: of which cases, on which machines
 GPUS = "gpus"  # the axis of their number
 LARGEST = 2**63 - 1
 LITERALS = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp, ast.USub, ast.expr_context)
@@ -237,21 +235,15 @@ def check_parts(said: Json) -> None:
         if not all(is_int(value) and value >= 1 for value in sweep.get(axis, ())):
             raise ManifestError(f"the axis {axis!r} has numbers from 1 on alone")
     check_points("quick", said.get("quick", ()), sweep)
-    predict = predictions_of(said)
-    check_points("predict", [entry["case"] for entry in predict], sweep)
-    other = next((entry["arm"] for entry in predict if entry["arm"] not in arms), None)
-    if other is not None:
-        raise ManifestError(f"'predict' of TECHNIQUE names {other!r}, which is no arm")
+    predictions_of(said)
 
 
 def predictions_of(said: Json) -> list[Json]:
-    """One for each arm of an entry."""
-    return [
-        {"arm": arm, "case": {}, **{key: entry[key] for key in PLACE if key in entry}, kind: ends}
-        for entry in said.get("predict", ())
-        for kind in PREDICTED
-        for arm, ends in entry.get(kind, {}).items()
-    ]
+    """What its lines say; throws ManifestError."""
+    try:
+        return predictions_in(said.get("predict", ()), said.get("sweep", {}), said["arms"])
+    except ValueError as error:
+        raise ManifestError(f"'predict' of TECHNIQUE {error}") from error
 
 
 def check_points(key: str, points: Iterable[Json], sweep: Mapping[str, Any]) -> None:
@@ -322,8 +314,8 @@ def is_list(value: Any, holds: Callable[[Any], bool]) -> bool:
     return isinstance(value, list | tuple) and all(map(holds, value))
 
 
-def is_claims(value: Any) -> bool:
-    """Whether it is a list of ids."""
+def is_lines(value: Any) -> bool:
+    """Whether it is a list of lines, such as ids."""
     return is_list(value, is_question)
 
 
@@ -363,34 +355,6 @@ def is_point(value: Any) -> bool:
 def is_quick(value: Any) -> bool:
     """Whether it is a list of parts of points."""
     return is_list(value, is_point)
-
-
-def is_predict(value: Any) -> bool:
-    """Whether it is a list of predictions."""
-    return is_list(value, is_prediction)
-
-
-def is_prediction(value: Any) -> bool:
-    """Whether it says ranges by the names of arms."""
-    if not is_dict(value) or not value.keys() <= {*PLACE, *PREDICTED}:
-        return False
-    by_arm = [value[kind] for kind in PREDICTED if kind in value]
-    return (
-        is_point(value.get("case", {}))
-        and is_text(value.get("on", ""))
-        and len(by_arm) > 0
-        and all(is_dict(ranges) and ranges and all(map(is_name, ranges)) for ranges in by_arm)
-        and all(is_range(ends) for ranges in by_arm for ends in ranges.values())
-    )
-
-
-def is_range(value: Any) -> bool:
-    """Whether it has a low and a high end above 0."""
-    return (
-        is_list(value, lambda end: is_int(end) or isinstance(end, float))
-        and len(value) == 2
-        and 0 < value[0] <= value[1] < math.inf
-    )
 
 
 def is_cache_state(value: Any) -> bool:
@@ -435,13 +399,9 @@ Check = tuple[Callable[[Any], bool], str]
 KEYS: dict[str, Check] = {
     "question": (is_question, "one line of text"),
     "expectation": (is_prose, "text"),
-    "predict": (
-        is_predict,
-        'a list such as [{"case": {"axis": 8}, "on": "h100", "speedup": {"other": [1.8, 2]}}],'
-        " with speedup or step_time_s of arms",
-    ),
+    "predict": (is_lines, 'a list of lines such as ["axis:8 @h100: other 1.8-2.2"]'),
     "found": (is_prose, "text"),
-    "claims": (is_claims, "a list of ids"),
+    "claims": (is_lines, "a list of ids"),
     "gpus": (is_count, "a number of GPUs"),
     "ceiling": (is_flag, "True or False"),
     "integrity": (is_flag, "True or False"),
