@@ -201,12 +201,18 @@ def chunked(state: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> 
     return loss
 
 
+def unfiltered() -> HiddenLoss:
+    """Cut cross entropy that leaves out no gradient."""
+    loss: Callable[..., torch.Tensor] = cut_cross_entropy()
+    return partial(loss, filter_eps=None)
+
+
 LOSSES: dict[str, Callable[[], HiddenLoss]] = {
     "eager": lambda: of_logits,
     "chunked": lambda: chunked,
     "liger": liger,
     "cut_cross_entropy": cut_cross_entropy,
-    "cut_cross_entropy_unfiltered": lambda: partial(cut_cross_entropy(), filter_eps=None),
+    "cut_cross_entropy_unfiltered": unfiltered,
     "compiled": compiled,
     "compiled_chunked": lambda: compiled(by_chunks=True),
 }
