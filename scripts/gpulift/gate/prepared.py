@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +37,10 @@ VENV_LIMIT_S = 300.0
 BEHIND = "import site; list(map(site.addsitedir, {folders!r}))\n"
 PACKAGES = """import json, sys
 print(json.dumps([p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]))"""
-PIP = """#!{python}
+# By sh, as pip writes its own: behind #! a folder may have no space, nor a long name.
+PIP = """#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
 import sys
 from pip._internal.cli.main import main
 sys.exit(main())
@@ -121,7 +125,7 @@ def _make_environment(python: str, own: Path, environment: Mapping[str, str]) ->
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "zz_behind.pth").write_text(BEHIND.format(folders=folders), "utf-8")
     for name in ("pip", "pip3"):
-        (own.parent / name).write_text(PIP.format(python=own), "utf-8")
+        (own.parent / name).write_text(PIP.format(python=shlex.quote(str(own))), "utf-8")
         (own.parent / name).chmod(0o755)
 
 
