@@ -23,6 +23,7 @@ from gpulift.ground.errors import FAILED, INCONCLUSIVE, OK, GpuliftError
 from gpulift.verdicts.decision import EQUIVALENT, IMPROVED, REGRESSED, SKIPPED
 
 WORSE, SAME, UNTOLD = "worse", "no worse", "cannot be told"
+LARGEST = 0.9  # that is looked for: a threshold is a fraction
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def found_in(result: GateResult) -> Found:
 def half_of(ratio: float) -> float:
     """What is looked for between ends that differ by this ratio: two such steps make it. A commit
     is on one side of it or on the other, which takes fewer pairs than a change of 1 %."""
-    return math.sqrt(ratio) - 1
+    return min(math.sqrt(ratio) - 1, LARGEST)
 
 
 def search(ancestry: Ancestry, judge: Judge, both: tuple[str, str], ends: str) -> tuple[str, str]:

@@ -169,6 +169,7 @@ def test_a_list_that_git_does_not_give_is_no_empty_one(tmp_path: Path) -> None:
 
 def test_half_of_what_ends_differ_by_twice_is_all_of_it() -> None:
     assert (1 + half_of(1.21)) ** 2 == pytest.approx(1.21)
+    assert half_of(12.0) < 1, "a threshold is a fraction"
 
 
 def repository(folder: Path, speeds: Sequence[str]) -> None:
