@@ -61,9 +61,10 @@ def read(side: JobSide, command: Sequence[str], folder: Path, elsewhere: Path | 
     one, the user's own, where a script went there."""
     files, pythons = {command[0]}, set()
     for file in folder.glob(PYTHON):
-        executable, prefix, *modules = file.read_text("utf-8", "surrogateescape").split("\0")
-        pythons.add((os.path.realpath(executable), prefix))
-        files.update(modules)
+        executable, *more = file.read_text("utf-8", "surrogateescape").split("\0")
+        if more:  # it was not killed while it wrote
+            pythons.add((os.path.realpath(executable), more[0]))
+            files.update(more[1:])
     for file in folder.glob(f"{LIBRARIES}.*"):
         files.update(LOADS.findall(file.read_text("utf-8", "surrogateescape")))
     folders = [one for one in (side.folder, elsewhere) if one is not None]
@@ -76,7 +77,7 @@ def _path(name: str, folders: Sequence[Path], environment: Mapping[str, str]) ->
     if "/" not in name:
         name = shutil.which(name, path=environment.get("PATH", os.defpath)) or ""
     paths = (Path(os.path.realpath(folder / name)) for folder in folders)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def same_build(base: JobSide, head: JobSide, loads: Sequence[Loaded]) -> str:

@@ -146,7 +146,14 @@ def test_binaries_that_are_the_same_on_both_sides_are_said(
 
 
 def test_a_run_tells_its_modules_its_libraries_and_its_programs(tmp_path: Path) -> None:
-    write(tmp_path / "own.py", "")
+    write(
+        tmp_path / "own.py",
+        "import sys, types\n"
+        "class Lazy:\n    def __getattr__(self, name): raise OSError\n"
+        "odd, far = types.ModuleType('odd'), types.ModuleType('far')\n"
+        "odd.__file__, far.__file__ = b'odd', '/' + 300 * 'far'\n"
+        "sys.modules |= {'lazy': Lazy(), 'odd': odd, 'far': far}\n",
+    )
     write(tmp_path / "hook" / "sitecustomize.py", "print('the environment has its own')")
     write(
         tmp_path / "run.sh", f"#!/bin/sh\n{sys.executable} -c 'import own, _ctypes' && cat run.sh\n"
@@ -158,6 +165,7 @@ def test_a_run_tells_its_modules_its_libraries_and_its_programs(tmp_path: Path) 
     done = run_to_end(["./run.sh"], 60.0, tmp_path, told.environment)
     assert done.printed.startswith(b"the environment has its own\n#!/bin/sh")
     elsewhere = write(tmp_path / "elsewhere" / "build" / "tool", "").parents[1]
+    write(tmp_path / "told" / "python.1", "")  # of one that was killed
     write(tmp_path / "told" / "libraries.1", "     1:\tinitialize program: build/tool\n")
     found = loaded.read(one, ["./run.sh", "/etc/x"], tmp_path / "told", elsewhere)
     assert elsewhere / "build" / "tool" in found.files

@@ -14,8 +14,10 @@ import sys
 def note() -> None:
     """One file for each process: its interpreter, its environment and its modules."""
     with contextlib.suppress(Exception):
-        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        told = [sys.executable, sys.prefix] + [os.path.abspath(file) for file in files if file]
+        # Not by getattr, upon which lazy modules load, or fail.
+        all_names = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
+        files = [names["__file__"] for names in all_names if type(names.get("__file__")) is str]
+        told = [sys.executable, sys.prefix] + [os.path.abspath(file) for file in files]
         name = os.path.join(os.environ["GPULIFT_LOADED"], f"python.{os.getpid()}")
         with open(name, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("\0".join(told))
