@@ -3,6 +3,7 @@ commands are imported."""
 
 import gc
 import os
+import signal
 import sys
 import traceback
 from importlib import import_module
@@ -24,6 +25,9 @@ COLLECTED_AFTER = 50_000
 def main() -> int:
     """The exit code."""
     gc.set_threshold(COLLECTED_AFTER)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # and not ignored, as by nohup
+            signal.signal(number, signal.default_int_handler)  # what was started ends with us
     if place.INSTALLED:
         from gpulift.engine import libraries
 

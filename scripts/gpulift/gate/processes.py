@@ -18,6 +18,7 @@ from gpulift.ground.programs import KILLED_WITHIN_S
 
 PROC = Path("/proc")
 ADOPTING = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
+NOBODYS = -1  # a session; 0 is that of the kernel
 
 
 @dataclass(frozen=True)
@@ -53,25 +54,26 @@ def run_to_end(
     what it leaves behind. Throws subprocess.TimeoutExpired after the limit, and ends it all."""
     before = {one.pid for one in _ours()}
     with TemporaryFile() as said, TemporaryFile() as errors, _adopting():
-        started_s = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=errors,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
-        )
+        started_s, session = time.monotonic(), NOBODYS
         left: list[str] = []
         try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=errors,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+            session = process.pid
             seconds = _wait(process, limit_s) - started_s
         except BaseException:
             alone = True
             raise
         finally:
             if alone:
-                left = _end(process.pid, before)
+                left = _end(session, before)
         for file in (said, errors):
             file.seek(0)
         return Ended(process.returncode, said.read(), errors.read(), seconds, tuple(left))
@@ -122,7 +124,7 @@ def _end(session: int, before: set[int]) -> list[str]:
     return [name for pid, name in names.items() if pid != session and name]
 
 
-def _ours(session: int = 0) -> list[_Process]:
+def _ours(session: int = NOBODYS) -> list[_Process]:
     """Our descendants, and all of a session."""
     every = [one for file in PROC.glob("[0-9]*/stat") if (one := _read(file))]
     found = {os.getpid()}

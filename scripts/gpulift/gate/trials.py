@@ -18,6 +18,7 @@ from gpulift.ground.text import visible
 ALIKE = 1.5  # less than so many times another number
 NO_LIMIT = float("inf")
 INSTALL = "pip install pytest-benchmark"
+PYTHONS_CACHE, CACHE_TAG = "__pycache__", "CACHEDIR.TAG"  # bford.info/cachedir
 
 
 def first_runs(
@@ -34,7 +35,7 @@ def first_runs(
             try:
                 runs.append(run_once(job, loaded.watched(side, told), out, NO_LIMIT))
                 loads.append(loaded.read(side, job.command, told, checkout))
-                _require_alike(job, side, out)
+                _require_alike(job, side, out, runs[-1])
             except RunFailed as failed:
                 more = f": {INSTALL}" if "arguments: --benchmark" in str(failed) else ""
                 raise GpuliftError(f"a run of the {word} {failed}{more}", FAILED) from None
@@ -44,28 +45,37 @@ def first_runs(
     return runs[0], runs[1], head
 
 
-def _require_alike(job: Job, side: JobSide, out: Path) -> None:
+def _require_alike(job: Job, side: JobSide, out: Path, first: Run) -> None:
     """Refuses (not comparable) a command that says other numbers where it finds what an earlier run
-    left, as one that goes on from a checkpoint."""
+    left, as one that goes on from a checkpoint; a cache is there for that."""
     if side.root is None:
         return
-    for _ in range(2):  # noise may do it once
-        left = prepared.left(side.root.parent, side.root)
-        found = [name for name in left if not name.endswith(".pyc")]
+    found: list[Path] = []
+    for again in range(3):  # the first run may have filled caches elsewhere; noise may do it once
+        if again:
+            prepared.remove(side.root, [*map(str, found)])
+            first = run_once(job, side, out, NO_LIMIT)
+        left = [*map(Path, prepared.left(side.root.parent, side.root))]
+        found = [name for name in left if not _is_cached(name, side.root)]
         if not found:
             return
         later = run_once(job, side, out, NO_LIMIT)
-        prepared.remove(side.root, prepared.left(side.root.parent, side.root))
-        first = run_once(job, side, out, NO_LIMIT)
         factors = [
             math.exp(abs(math.log(first.values[row].value / later.values[row].value)))
             for row in first.values.keys() & later.values.keys()
         ]
         if max(factors, default=1.0) < ALIKE:
             return
+    named = visible(str(found[0]))
     raise GpuliftError(
-        f"not comparable: a run of {side.name} that finds {visible(found[0])} of an earlier one"
+        f"not comparable: a run of {side.name} that finds {named} of an earlier one"
         f" says {max(factors):.3g} times another number: let the command remove it, or --setup"
         " make it",
         NOT_COMPARABLE,
     )
+
+
+def _is_cached(name: Path, root: Path) -> bool:
+    """Whether it is in a folder of Python's or numba's, or one that says that it is a cache."""
+    tagged = any((root / folder / CACHE_TAG).is_file() for folder in name.parents)
+    return tagged or PYTHONS_CACHE in name.parts or name.suffix == ".pyc"

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,8 @@ from gpulift.commands import gate_jobs
 from gpulift.gate import jobs
 from gpulift.gate.jobs import Job, JobSide
 from gpulift.gate.pairs import Run
-from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOT_COMPARABLE, OK, USAGE
+from gpulift.ground.errors import FAILED, INCONCLUSIVE, INTERRUPTED, NOT_COMPARABLE, OK, USAGE
+from tests.gate.test_processes import alive
 from tests.gate.test_repositories import git
 
 pytestmark = [
@@ -347,16 +350,30 @@ def test_two_commits_with_the_same_files_are_said_to_be_so(project: Path, capfd:
     assert "the same as the base, so that only noise can differ" in capfd.readouterr().out
 
 
-def test_a_gate_that_is_killed_leaves_no_entry_in_the_repository(project: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_gate_that_is_killed_leaves_no_entry_in_the_repository(
+    project: Path, number: signal.Signals
+) -> None:
     before = sorted(
         str(file) for file in (project / ".git").rglob("*") if "objects" not in str(file)
     )
-    command = [sys.executable, "-m", "gpulift", "gate", "--base", "HEAD~1", "--", "sleep", "3"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    running, held = project.parent / "running", project.parent / "held"
+    script = f"echo $$ > {running}; exec sleep 5"
+    job = [sys.executable, "-m", "gpulift", "gate", "--base", "HEAD~1", "--", "sh", "-c", script]
+    command = ["env", "--default-signal=HUP", *job]  # CI may ignore it
+    held.mkdir()
+    environment = {**os.environ, "TMPDIR": str(held)}
+    environment["PYTHONPATH"] = str(Path(cli.__file__).parents[1])
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as gating:
         assert gating.stderr
         assert any("one run of the base" in line for line in gating.stderr)
-        gating.kill()
+        while not running.is_file() or not running.read_text("utf-8"):
+            time.sleep(0.01)
+        gating.send_signal(number)
+    if number != signal.SIGKILL:  # which nobody hears
+        assert gating.returncode == INTERRUPTED
+        assert not alive(running)
+        assert not list(held.iterdir())
     assert len(git(project, "worktree", "list").splitlines()) == 1
     after = sorted(
         str(file) for file in (project / ".git").rglob("*") if "objects" not in str(file)
@@ -364,15 +381,30 @@ def test_a_gate_that_is_killed_leaves_no_entry_in_the_repository(project: Path) 
     assert after == before
 
 
-@pytest.mark.parametrize(("found", "code"), [("0.1", NOT_COMPARABLE), ("1", OK)])
+@pytest.mark.parametrize(
+    ("found", "folder", "code"),
+    [
+        ("0.1", "at", NOT_COMPARABLE),
+        ("1", "at", OK),
+        ("0.1", "at/__pycache__", OK),  # as of numba
+        ("0.1", "tagged", OK),
+    ],
+)
 def test_a_run_that_goes_on_from_what_another_left_is_not_comparable(
-    project: Path, capfd: Shown, found: str, code: int
+    project: Path, capfd: Shown, found: str, folder: str, code: int
 ) -> None:
-    text = "import os\nfactor = {} if os.path.exists('ckpt') else 1\nopen('ckpt', 'w').close()\n"
+    text = (
+        f"import os\nos.makedirs('{folder}', exist_ok=True)\n"
+        f"factor = {found} if os.path.exists('{folder}/ckpt') else 1\n"
+        f"open('{folder}/ckpt', 'w').close()\nopen('tagged/CACHEDIR.TAG', 'w').close()\n"
+    )
+    (project / "tagged").mkdir()
+    (project / "tagged" / "kept").touch()
+    git(project, "add", "tagged")
     step = STEP.replace("random.gauss(", "factor * random.gauss(")
-    (project / "step.py").write_text(text.format(found) + step, "utf-8")
+    (project / "step.py").write_text(text + step, "utf-8")
     git(project, "commit", "--quiet", "-a", "-m", "goes on")
     git(project, "commit", "--quiet", "--allow-empty", "-m", "more")
     assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == code
     said = capfd.readouterr().err
-    assert ("that finds ckpt of an earlier one says 10 times another" in said) == bool(code)
+    assert ("that finds at/ckpt of an earlier one says 10 times another" in said) == bool(code)
