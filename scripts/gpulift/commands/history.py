@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +61,11 @@ def add(
     in_branch: Branch = None,
 ) -> None:
     """Adds the points of runs and gates, each once."""
-    more = [point for path in results for point in _points(path)]
+    more = [
+        point
+        for path in results  # read as they are kept, so that none is kept that cannot be read
+        for point in history.points_of(history.lines_of(_points(path)), str(path))
+    ]
     lock = folder / history.LOCK if in_branch is None else branch.lock_of(_root())
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -206,17 +211,19 @@ def _of_gate(folder: Path) -> Iterator[Point]:
     result = judge(evidence)
     document = decoded(read_whole(folder / GATE_FILE), Document, str(folder / GATE_FILE))
     ended = (document.result or {}).get("ended_at")
-    if not isinstance(ended, str):
+    try:
+        at = datetime.fromisoformat(str(ended)).isoformat()
+    except ValueError:
         raise GpuliftError(
             f"{folder}: does not say when it was measured: it was broken off, or is of an older"
             " gpulift: gate again"
-        )
+        ) from None
     head = HASH.search(evidence.setup.head)
     for one in job_output.figures(result, job_output.launches_of(folder, result)):
         yield Point(
             row=one.result.row.id,
             value=one.head.value,
-            at=ended,
+            at=at,
             commit=f"{head[1]}{'-dirty' if head[2] else ''}" if head else "",
             machine=evidence.setup.machine,
             unit=one.head.unit,

@@ -44,7 +44,7 @@ class Tip:
     def write(self, name: str, content: str, message: str) -> None:
         """A commit in which that file is another and all others are the same. Raises GpuliftError
         where the branch is checked out, whose files would not follow, or has another tip by now."""
-        ref = _ref(self.branch)
+        ref = _ref(self.root, self.branch)
         listed = os.fsdecode(_made(self.root, "worktree", "list", "--porcelain"))
         for lines in map(str.splitlines, listed.split("\n\n")):
             if f"branch {ref}" in lines:
@@ -65,7 +65,7 @@ class Tip:
 
 def tip(root: Path, branch: str) -> Tip:
     """The branch as it is now; that of origin, which is fetched, where it is not here."""
-    ref = _ref(branch)
+    ref = _ref(root, branch)
     here = ("rev-parse", "--verify", "--quiet", ref)
     found = _git(root, *here)
     if found.returncode != 0 and _is_at_remote(root, branch, ref):
@@ -100,8 +100,9 @@ def _name(entry: bytes) -> bytes:
     return entry.partition(b"\t")[2]
 
 
-def _ref(branch: str) -> str:
-    if not branch or branch.startswith("-") or ".." in branch or ":" in branch:
+def _ref(root: Path, branch: str) -> str:
+    asked = _git(root, "check-ref-format", "--branch", branch)
+    if text_of(asked.stdout) != f"{branch}\n" or branch.startswith("refs/"):
         raise GpuliftError(f"--branch {branch!r}: is no name of a branch")
     return f"refs/heads/{branch}"
 

@@ -124,10 +124,10 @@ def test_the_head_of_a_gate_is_a_point_in_a_branch(
         (point,) = history.read(Path(commit))
         assert point.commit == commit
     document = json.loads(Path(folder, "gate.json").read_text("utf-8"))
-    del document["result"]
-    Path(copied, "gate.json").write_text(json.dumps(document), "utf-8")
-    assert call("add", str(copied)) == USAGE
-    assert "does not say when it was measured: it was broken off" in capfd.readouterr().err
+    for ended in ({}, {"ended_at": ""}, {"ended_at": "soon"}):
+        Path(copied, "gate.json").write_text(json.dumps({**document, "result": ended}), "utf-8")
+        assert call("add", str(copied)) == USAGE
+        assert "does not say when it was measured: it was broken off" in capfd.readouterr().err
 
 
 def test_calls_at_once_lose_no_point(here: Path) -> None:

@@ -214,7 +214,8 @@ def test_what_came_in_between_is_not_overwritten(project: Path) -> None:
     assert branch.tip(project, "data").content("f") == "one"
 
 
-@pytest.mark.parametrize("name", ["", "-x", "a..b", "a:b"])
+@of_git
+@pytest.mark.parametrize("name", ["", "-x", "a..b", "a:b", "a b", "HEAD", "@{-1}", "refs/heads/a"])
 def test_what_is_no_branch_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(GpuliftError, match="is no name of a branch"):
         branch.tip(tmp_path, name)
