@@ -1,22 +1,14 @@
-"""`python -m gpulift`. A report begins to read, and a list or a record is there, before all other
-commands are imported."""
+"""`python -m gpulift`."""
 
 import gc
 import os
 import signal
 import sys
 import traceback
-from importlib import import_module
 
-from gpulift.ground import place
+from gpulift.ground import later, place
 from gpulift.ground.errors import INTERNAL, INTERRUPTED, USAGE
 
-ALONE = {  # module and function of commands that need no others
-    "report": ("gpulift.commands.report", "report"),
-    "list": ("gpulift.commands.listing", "list_techniques"),
-    "show": ("gpulift.commands.citing", "show"),
-    "cite": ("gpulift.commands.citing", "cite"),
-}
 # Objects made before Python looks for some that only hold each other. With its 700 it looks through
 # all that was read again and again, which is a third of the time of reading.
 COLLECTED_AFTER = 50_000
@@ -33,18 +25,11 @@ def main() -> int:
 
         os.environ.setdefault("GPULIFT_SETUP_PYTHON", sys.executable)  # that of Python arms
         libraries.offer()
-    name = sys.argv[1] if sys.argv[1:] else ""
-    if name not in ALONE:
-        from gpulift import cli
+    if later.asks_for_help(sys.argv[1:]):
+        later.put_off()
+    from gpulift import cli
 
-        return cli.main()
-    module, function = ALONE[name]
-    command = getattr(import_module(module), function)
-    from gpulift.ground.entry import call, make_app
-
-    app = make_app()
-    app.command()(command)
-    return call(app, sys.argv[2:], f"{place.PROGRAM} {name}")
+    return cli.main()
 
 
 def guarded() -> int:

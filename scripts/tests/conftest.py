@@ -21,6 +21,12 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables have room for all of a row; tests of narrow ones say how narrow."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kept_ids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What is kept of records' ids, apart from the user's."""

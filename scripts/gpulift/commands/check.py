@@ -9,15 +9,24 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
 
 from gpulift.analysis.neighbours import neighbours_of
 from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import read_reference
 from gpulift.analysis.summary import BUSY_CORES, others_cores
+from gpulift.engine.machine import results_folder
 from gpulift.engine.runs import COMPLETE, state_of
 from gpulift.gate.certificate import FOLDER as CERTIFICATES
 from gpulift.gate.certificate import TRIALS_SUFFIX, read_certificate
-from gpulift.ground.errors import GpuliftError, RecordError
+from gpulift.ground.arguments import named
+from gpulift.ground.entry import tell
+from gpulift.ground.errors import FAILED, OK, GpuliftError, RecordError
+from gpulift.ground.text import counted, some
 from gpulift.records.decode import parse_line
 from gpulift.records.files import record_files, record_files_below, size_of, stem_of
 from gpulift.records.model import IMPORT, Record, slug
@@ -31,6 +40,43 @@ LEAST_LAUNCHES = 3
 NAMED = 3  # runs that one thing is told of
 MEASURED = ("clock", "cost", "steps_per_window", "windows")  # of an arm
 FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
+
+
+def check(
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            parser=named,
+            metavar="RESULTS",
+            help="Folders of results; the checkout's by default.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Name every run that is told of, not three of a kind.")
+    ] = False,
+) -> None:
+    """Validate committed records and certificates; every complaint is a line, and then the exit
+    code is 1. Runs that are unfinished, or beside which others worked, are told of."""
+    found = check_results(results or [results_folder()], _shown)
+    for line in found.complaints:
+        tell(line)
+    for told, runs in found.doubted.items():
+        if runs:
+            names = some(runs, len(runs) if every else NAMED)
+            typer.echo(f"{counted(len(runs), 'run')} {told}: {names}")
+    typer.echo(
+        f"{found.records} records and {found.certificates} certificates checked,"
+        f" {len(found.complaints)} complaints"
+    )
+    raise typer.Exit(FAILED if found.complaints else OK)
+
+
+def _shown(folders: Sequence[Path]) -> Iterable[Path]:
+    """How far a check is, where a person watches."""
+    screen = Console(stderr=True)
+    return track(
+        folders, "checking", console=screen, transient=True, disable=not screen.is_terminal
+    )
 
 
 @dataclass(frozen=True)

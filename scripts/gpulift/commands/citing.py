@@ -16,7 +16,7 @@ from gpulift.commands import citation as citations
 from gpulift.commands import counters as counted
 from gpulift.commands.selecting import Axes, Techniques, prepared
 from gpulift.commands.shared import Gpu, print_json
-from gpulift.commands.show import WIDTH, lines
+from gpulift.commands.show import lines
 from gpulift.engine import machine
 from gpulift.engine.machine import results_folder, searched
 from gpulift.ground import terminal
@@ -71,9 +71,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
     else:
-        screen = terminal.console()
-        width = screen.width if screen.file.isatty() else WIDTH
-        typer.echo("\n".join(lines(record, width, _errata(record))))
+        typer.echo("\n".join(lines(record, terminal.columns(), _errata(record))))
 
 
 def _count(subject: counted.Subject, gpu: int | None, as_json: bool) -> NoReturn:

@@ -81,7 +81,7 @@ def table(rows: Sequence[CostRow]) -> Table:
     title = f"What does training cost on {machine}?"
     priced = any(row.usd for row in rows)
     numbers = ("speedup", "time", *(["USD"] if priced else []), "joules of its cards")
-    made = terminal.titled(title, ("joules of its cards",), (*WORK, *numbers), numbers)
+    made = terminal.titled(title, ("joules of its cards", "of a"), (*WORK, *numbers), numbers)
     for row in rows:
         cells = [row.case.technique, text.case_label(row.case.case_id, short=True), arm_label(row)]
         cells += [amount(row.item), _speedup(row), duration(row.time_s.value)]

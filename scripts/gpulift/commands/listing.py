@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -17,6 +16,7 @@ import typer
 from gpulift.commands.selecting import Axes, SameFilter, Techniques, prepared
 from gpulift.engine import machine, packages
 from gpulift.engine.machine import TechniqueInfo
+from gpulift.ground import terminal
 from gpulift.ground.arguments import Filter, Json, one_filter
 from gpulift.ground.text import visible
 from gpulift.records.model import Context
@@ -32,12 +32,23 @@ FIRST = (
     "input/pipeline",
     "distributed/data_parallel",
 )
+# What the field calls what techniques, cases or arms have another name for.
+WORDS = {
+    "amp|autocast": "precision/(mixed|training_step)",
+    "data_?loader|num_workers": "input/(workers|pipeline|loader_libraries|prefetch)",
+    "dp|ddp": "ddp|data_parallel",
+    "flash(_?attention)?|sdpa": "flash|sdpa",
+    "fsdp|zero": "fsdp|zero_|hsdp",
+    "mfu|tflops": "ceiling/gemm|job/(step|ladder)",
+    "packing": "pack(ed|ing)|document_mask|dynamic_size",
+    "pin_memory": "pinned",
+    "prefetch_factor": "input/prefetch",
+}
 GAINS = (
     "×: the gain that speaks for it, ●●● from three launches on each of two cards, ●●○ from three,"
     " ●○○ from fewer, on"
 )
 NO_GAINS: Mapping[str, str] = {}
-PIPED_COLUMNS = 100
 LEAST_COLUMNS = 20  # of a text that is shortened
 
 Wide = Annotated[
@@ -58,9 +69,9 @@ def list_techniques(
     that the filter selects."""
     modules = prepared(techniques)
     bench = machine.find_bench()
-    wanted = one_filter(same, filter)
+    wanted = in_our_words(one_filter(same, filter))
     infos = machine.catalogue(bench, modules, axes=axes or (), filter=wanted)
-    found = machine.require_selected(infos, wanted)
+    found = machine.require_selected(infos, wanted, re.IGNORECASE)
     known = packages.with_missing(found, [bench.parent / "modules", *modules])
     chosen = sorted(known, key=lambda info: info.id)
     context = machine.describe(bench)
@@ -75,6 +86,12 @@ def list_techniques(
     )
     for line in shown:
         typer.echo(line)
+
+
+def in_our_words(filter: str | None) -> str | None:
+    """The filter, or, where it is a word of the field, the names that it has here."""
+    same = (ours for word, ours in WORDS.items() if re.fullmatch(word, filter or "", re.IGNORECASE))
+    return next(same, filter)
 
 
 def gains_here(infos: Sequence[TechniqueInfo], context: Context) -> dict[str, str]:
@@ -148,6 +165,5 @@ def _counted(techniques: int) -> str:
 
 def _short(text: str, beside: str) -> str:
     """As much of the text as there is room for beside another, by whole words."""
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_COLUMNS
-    room = max(LEAST_COLUMNS, columns - len(beside))
+    room = max(LEAST_COLUMNS, terminal.columns() - len(beside))
     return shorten(text, room, placeholder=" …", break_on_hyphens=False)

@@ -52,6 +52,7 @@ def report(
     ] = None,
     filter: Filter = None,
     usd_per_hour: Price = None,
+    png: Annotated[bool, typer.Option("--png", help="Figures as PNG files, too.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -104,7 +105,7 @@ def report(
     further = records_beside(summaries, [*places, results_folder()], say)
     changed = [change.machine for change in made]
     analysis = analysis_of(summaries, further, prices, models=changed)
-    path = page.write(analysis, folder, made, {"report.csv": csv_bytes(found)})
+    path = page.write(analysis, folder, made, {"report.csv": csv_bytes(found)}, png)
     for name, machine in analysis.machines.items():
         for line in last_lines(name, machine):
             typer.echo(visible(line))

@@ -19,8 +19,7 @@ from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.engine import machine, packages
 from gpulift.engine.machine import TechniqueInfo
-from gpulift.engine.quick import DEFAULT
-from gpulift.ground.arguments import named
+from gpulift.ground.arguments import QUICK, named
 from gpulift.ground.entry import say
 from gpulift.records.model import Context, Record
 from gpulift.records.read import Run, newest_run, run_folders
@@ -31,7 +30,7 @@ Quick = Annotated[
     typer.Option(
         metavar="TIME",
         help="Run only the most informative cases that fit in TIME: 60s, 5m;"
-        f" {DEFAULT} where none is given.",
+        f" {QUICK} where none is given.",
     ),
 ]
 Verbose = Annotated[

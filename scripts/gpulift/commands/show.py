@@ -12,14 +12,13 @@ from gpulift.analysis import arms, conditions
 from gpulift.analysis.bounds import bound_of
 from gpulift.analysis.errata import Erratum
 from gpulift.engine.again import command_again
-from gpulift.ground import text
+from gpulift.ground import terminal, text
 from gpulift.ground.text import visible
 from gpulift.records.model import IMPORT, Arm, HostLoad, Range, Record, Telemetry
 from gpulift.records.throttle import throttle_of
 from gpulift.verdicts import stats
 from gpulift.verdicts.stats import ONE_LAUNCH_CONFIDENCE
 
-WIDTH = 100  # where there is no terminal
 LABEL = 15  # columns of the names before the values
 # By the last part of a telemetry key: factor and unit of what is shown.
 UNITS = {"hz": (1e-6, " MHz"), "w": (1.0, " W"), "c": (1.0, " °C"), "utilisation": (100.0, " %")}
@@ -31,7 +30,7 @@ INTERVALS = (
 Fact = tuple[str, str]
 
 
-def lines(record: Record, width: int = WIDTH, errata: Sequence[Erratum] = ()) -> list[str]:
+def lines(record: Record, width: int = terminal.PIPED, errata: Sequence[Erratum] = ()) -> list[str]:
     """The whole record, with its errata, in lines of that width, but for what is copied from them
     and for words that are longer; nothing in it is obeyed by a terminal."""
     facts = partial(_facts, width)

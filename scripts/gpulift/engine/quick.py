@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,10 +10,8 @@ from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.ground.text import counted
 from gpulift.records.model import Context
 
-DEFAULT = "120s"
 JOB = "job/step"  # what a card is measured by first, after its ceilings
 FEEDING = "input/pipeline"  # a host without a GPU
-NEAR_A_TIME = re.compile(r"[\d.]+[A-Za-z]*")  # `5min` is refused as a time, and is no filter
 LAUNCHES = 3
 FIRST_SHARE = 0.9  # of a qualification's time: the rest is for what is then open
 ARM_TIME_S = 0.2  # of gpulift-bench, with --quick
@@ -41,20 +38,6 @@ class Choice:
         cases = counted(len(self.left_out), "case")
         said = f"{cases} left out for time: --quick {math.ceil(self.all_s / share)}s has all"
         return f"{said}: {', '.join(self.left_out)}" if verbose else f"{said}; --verbose names them"
-
-
-def with_default(arguments: Iterable[str]) -> list[str]:
-    """The command line, in which a `--quick` without a time has the default; what follows `--`, as
-    the command of a job does, is left alone."""
-    told: list[str] = []
-    given = list(arguments)
-    end = given.index("--") if "--" in given else len(given)
-    for argument in given[:end]:
-        if told and told[-1] == "--quick" and not NEAR_A_TIME.fullmatch(argument):
-            told.append(DEFAULT)
-        told.append(argument)
-    told += [DEFAULT] if told and told[-1] == "--quick" else []
-    return told + given[end:]
 
 
 def choose(

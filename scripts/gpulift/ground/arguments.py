@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +32,24 @@ def time_s(option: str, text: str) -> float:
     if not found or float(found[1]) == 0:
         raise GpuliftError(f"{option} {text}: give a time above 0 such as 90s, 20m or 2h")
     return float(found[1]) * UNITS_S[found[2]]
+
+
+QUICK = "120s"  # of a --quick without a time
+NEAR_A_TIME = re.compile(r"[\d.]+[A-Za-z]*")  # `5min` is refused as a time, and is no filter
+
+
+def with_default(arguments: Iterable[str]) -> list[str]:
+    """The command line, in which a `--quick` without a time has the default; what follows `--`, as
+    the command of a job does, is left alone."""
+    told: list[str] = []
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    for argument in given[:end]:
+        if told and told[-1] == "--quick" and not NEAR_A_TIME.fullmatch(argument):
+            told.append(QUICK)
+        told.append(argument)
+    told += [QUICK] if told and told[-1] == "--quick" else []
+    return told + given[end:]
 
 
 def require_above_0(option: str, value: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
@@ -15,8 +16,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-READABLE = 22  # columns of longer texts are not narrower
+READABLE = 16  # columns of longer texts are not narrower
 UNLIMITED = 100_000
+PIPED = 120  # columns, where nothing says how many there are
 
 
 class WholeLines(Console):
@@ -28,20 +30,26 @@ class WholeLines(Console):
 
 
 def console(to_stderr: bool = False, wide: bool = False) -> Console:
-    """A console of the terminal's width; what is piped, or asked for as wide, is not wrapped."""
+    """A console of the terminal's width; what is asked for as wide is not wrapped."""
     made = WholeLines(stderr=to_stderr, highlight=False, emoji=False)
     # made.is_terminal is also true where FORCE_COLOR asks for colours
     if wide or not made.file.isatty():
-        made.width = UNLIMITED
+        made.width = UNLIMITED if wide else columns()
     return made
+
+
+def columns() -> int:
+    """How wide what is printed is; of a pipe as $COLUMNS says."""
+    return get_terminal_size((PIPED, 0)).columns
 
 
 class UnbrokenTable(Table):
     """A table that breaks no word: half a name or verdict can be neither searched nor copied.
 
-    Where its columns have no room side by side, those that can be spared are dropped, the first of
-    them first, and a line names them. Where there is still no room, each row is a block of
-    `heading: value` lines, of all columns.
+    Where its columns have no room side by side, those that say the same in each row are dropped,
+    then those that can be spared, the first of them first, and none that the title names; a line
+    has them. Where there is still no room, each row is a block of `heading: value` lines, of all
+    columns.
     """
 
     spared: tuple[str, ...] = ()  # headings
@@ -60,8 +68,13 @@ class UnbrokenTable(Table):
             for segment in Table.__rich_console__(shown, console, options)
             if isinstance(segment, Segment)
         )
-        if dropped:
-            yield Text(f"Not shown: {', '.join(dropped)}; --wide shows all columns.")
+        same = self._constants(console)
+        told = [f"{heading} {same[heading]}" for heading in dropped if heading in same]
+        if told:
+            yield Text(f"In each row: {', '.join(told)}.")
+        lost = [heading for heading in dropped if heading not in same]
+        if lost:
+            yield Text(f"Not shown: {', '.join(lost)}; --wide shows all columns.")
 
     def _dropped(self, console: Console, options: ConsoleOptions) -> list[str] | None:
         """The headings for which there is no room; None where that is not enough."""
@@ -69,12 +82,24 @@ class UnbrokenTable(Table):
             return []
         headings = [str(column.header) for column in self.columns]
         least = list(zip(headings, self._least(console, options), strict=True))
-        for count in range(len(self.spared) + 1):
-            dropped = [one for one in self.spared[:count] if one in headings]
+        named = " ".join(str(self.title).lower().split())
+        asked = dict.fromkeys((*self._constants(console), *self.spared))
+        spared = [one for one in asked if one in headings and one.lower() not in named]
+        for count in range(len(spared) + 1):
+            dropped = spared[:count]
             needed = sum(width for heading, width in least if heading not in dropped)
             if needed + self._extra_width <= options.max_width:
                 return dropped
         return None
+
+    def _constants(self, console: Console) -> dict[str, str]:
+        """Of columns that say the same in each row, what that is."""
+        rows = {str(one.header): _plain(console, one.cells) for one in self.columns}
+        return {
+            heading: cells[0]
+            for heading, cells in rows.items()
+            if heading and len(cells) > 1 and {*cells} == {cells[0]} and cells[0].strip()
+        }
 
     def _without(self, headings: Sequence[str]) -> UnbrokenTable:
         kept = [column for column in self.columns if str(column.header) not in headings]

@@ -62,11 +62,11 @@ class Drawing:
         return Markup(drawn.replace("<svg", label, 1))
 
     def write_svg(self, file: Path) -> None:
-        """For slides: letters as outlines, so that it looks the same everywhere."""
+        """For slides and Markdown: letters as outlines, so that it looks the same everywhere."""
         write_whole(self._drawn("path"), file, lasting=False)
 
     def write_png(self, file: Path) -> None:
-        """For slides and Markdown, on white."""
+        """For slides that take no SVG, on white."""
         out = io.BytesIO()
         with drawing():
             level = {"compress_level": PNG_LEVEL}

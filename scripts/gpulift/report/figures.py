@@ -34,15 +34,16 @@ class Figure:
     svg: Markup
 
 
-def drawn(drawings: Sequence[Drawing], folder: Path) -> dict[str, Figure]:
-    """Each by its name, and as an SVG and a PNG file in the folder. Raises OSError where these
-    cannot be written."""
+def drawn(drawings: Sequence[Drawing], folder: Path, png: bool = False) -> dict[str, Figure]:
+    """Each by its name, and as an SVG file in the folder; as a PNG file, too, where that is asked
+    for. Raises OSError where these cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
-    begin(folder, [f"{file_name(one.name)}.{end}" for one in drawings for end in ("png", "svg")])
-    return {figure.name: figure for figure in _written_at_once(drawings, folder)}
+    ends = ("png", "svg") if png else ("svg",)
+    begin(folder, [f"{file_name(one.name)}.{end}" for one in drawings for end in ends])
+    return {figure.name: figure for figure in _written_at_once(drawings, folder, png)}
 
 
-def _written_at_once(drawings: Sequence[Drawing], folder: Path) -> list[Figure]:
+def _written_at_once(drawings: Sequence[Drawing], folder: Path, png: bool) -> list[Figure]:
     """By as many processes as may run at once, since half of a report's time is that of its
     figures; by this one where one of them is killed, as where memory is short."""
     processes = min(len(drawings), len(os.sched_getaffinity(0)))
@@ -52,25 +53,25 @@ def _written_at_once(drawings: Sequence[Drawing], folder: Path) -> list[Figure]:
             # are those of linear algebra, which ends them ahead of a fork.
             warnings.simplefilter("ignore", DeprecationWarning)
             forked = get_context("fork")
-            with ProcessPoolExecutor(processes, forked, _begin, (drawings, folder)) as pool:
+            with ProcessPoolExecutor(processes, forked, _begin, (drawings, folder, png)) as pool:
                 return list(pool.map(_written_here, range(len(drawings))))
-    return [_written(drawing, folder) for drawing in drawings]
+    return [_written(drawing, folder, png) for drawing in drawings]
 
 
-def _begin(drawings: Sequence[Drawing], folder: Path) -> None:
+def _begin(drawings: Sequence[Drawing], folder: Path, png: bool) -> None:
     """In a process of its own, whose parent alone hears Ctrl-C, and ends it."""
     global _given
-    _given = drawings, folder
+    _given = drawings, folder, png
     signal(SIGINT, SIG_IGN)
     gc.freeze()  # what is the parent's stays in the memory that both share
 
 
-_given: tuple[Sequence[Drawing], Path]
+_given: tuple[Sequence[Drawing], Path, bool]
 
 
 def _written_here(number: int) -> Figure:
-    drawings, folder = _given
-    return _written(drawings[number], folder)
+    drawings, folder, png = _given
+    return _written(drawings[number], folder, png)
 
 
 def begin(folder: Path, names: Sequence[str]) -> None:
@@ -83,10 +84,11 @@ def begin(folder: Path, names: Sequence[str]) -> None:
         write_whole("".join(f"{name}\n" for name in names), folder / MADE, lasting=False)
 
 
-def _written(drawing: Drawing, folder: Path) -> Figure:
+def _written(drawing: Drawing, folder: Path, png: bool) -> Figure:
     svg = drawing.svg if drawing.inline else Markup("")
     drawing.write_svg(folder / f"{file_name(drawing.name)}.svg")
-    drawing.write_png(folder / f"{file_name(drawing.name)}.png")
+    if png:
+        drawing.write_png(folder / f"{file_name(drawing.name)}.png")
     return Figure(drawing.name, drawing.alt, svg)
 
 

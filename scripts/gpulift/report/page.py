@@ -55,9 +55,11 @@ def write(
     out: Path,
     changes: Sequence[Change] = (),
     tables: Mapping[str, bytes] = NO_TABLES,
+    png: bool = False,
 ) -> Path:
     """Writes the report of machines and changes into a folder: linked pages, which offer these
-    tables to download by their file names. Returns the path of the page that begins."""
+    tables to download by their file names, and figures as `png`, too, for slides. Returns the path
+    of the page that begins."""
     contents = contents_of(analysis, changes, _files_near(analysis.summaries, out), tuple(tables))
 
     def made(drawn: Mapping[str, figures.Figure]) -> tuple[str, dict[str, str]]:
@@ -65,13 +67,14 @@ def write(
 
     for name, content in tables.items():
         write_whole(content, out / name)
-    return save(out, contents.drawings, made)
+    return save(out, contents.drawings, made, png)
 
 
 def save(
     out: Path,
     drawings: Sequence[Drawing],
     made: Callable[[Mapping[str, figures.Figure]], tuple[str, Mapping[str, str]]],
+    png: bool = False,
 ) -> Path:
     """Writes figures, and of these what is made with them: a page's Markdown and the pages by name,
     the one that begins last; returns its path. Refuses to write over what no report of ours is."""
@@ -82,7 +85,7 @@ def save(
                 f"{file}: is there already and no report of ours; name another --out"
             )
     try:
-        drawn = figures.drawn(drawings, out / "figures")
+        drawn = figures.drawn(drawings, out / "figures", png)
         markdown_text, pages = made(drawn)
         further = {name: page for name, page in pages.items() if name != FRONT}
         figures.begin(out / site.FOLDER, [Path(name).name for name in further])

@@ -11,16 +11,14 @@ from gpulift.engine import machine, measuring, quick, runs
 from gpulift.engine.machine import CaseInfo, TechniqueInfo, matcher
 from gpulift.engine.quick import (
     ARM_TIME_S,
-    DEFAULT,
     FIRST_SHARE,
     HOST_INTERPRETER_S,
     INTERPRETER_S,
     LAUNCHES,
     STEPS_ARM_S,
     choose,
-    with_default,
 )
-from gpulift.ground.arguments import time_s
+from gpulift.ground.arguments import QUICK, time_s, with_default
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Context
 from gpulift.records.parse import read_context
@@ -112,7 +110,7 @@ def test_whole_steps_come_after_the_ceilings_and_are_measured_once(here: Context
 
 
 def test_the_default_has_time_for_the_ceilings_of_a_card_and_the_job() -> None:
-    seconds = FIRST_SHARE * float(DEFAULT.removesuffix("s"))
+    seconds = FIRST_SHARE * float(QUICK.removesuffix("s"))
     ceilings = [technique(f"ceiling/{number}", ceiling=True) for number in range(17)]
     arms = ("bf16", "compiled", "fp8")
     job = replace(steps(quick.JOB, 1), arms=arms, python=arms)

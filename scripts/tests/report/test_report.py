@@ -82,9 +82,9 @@ def test_full_gpu_run(tmp_path: Path) -> None:
     cited = full.run.records[0].citation
     assert cited in page.text
     assert cited in twin
-    for figure in re.findall(r"\]\((figures/\S+\.png)\)", twin):
-        assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "figures" / "roofs-0.png").is_file()
+    for figure in re.findall(r"\]\((figures/\S+\.svg)\)", twin):
+        assert (tmp_path / figure).is_file()
+    assert (tmp_path / "figures" / "roofs-0.svg").is_file()
 
 
 def test_no_gpu_beside_a_reference_gpu(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_duets(tmp_path: Path) -> None:
     for shown in (page.text, twin):
         assert re.search(r"1\.00[45]\d\d", shown)
         assert "triad" in shown
-    assert (tmp_path / "figures" / "duet.png").is_file()
+    assert (tmp_path / "figures" / "duet.svg").is_file()
 
 
 def test_texts_of_records_are_escaped(tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_rows_that_suites_left_inconclusive_are_named(both: Both, made: Certific
 
 def test_the_curve_says_what_was_found(both: Both, tmp_path: Path, made: Certificate) -> None:
     _, twin = both(made)
-    (alt,) = re.findall(r"!\[(Planted[^]]*)\]\(figures/detection-0\.png\)", twin)
+    (alt,) = re.findall(r"!\[(Planted[^]]*)\]\(figures/detection-0\.svg\)", twin)
     assert "bound by GPU, 0.2 % in 0 of 1; bound by launches or host, 0.5 % in 0 of 1" in alt
-    assert (tmp_path / "report/figures/detection-0.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "report/figures/detection-0.svg").is_file()
     html = written(tmp_path / "report")
     assert f'aria-label="{alt}"' in html
 
@@ -138,7 +138,7 @@ def test_one_that_is_not_citable_or_of_another_method_is_marked(
 def test_one_without_planted_trials_has_no_curve(both: Both, tmp_path: Path) -> None:
     for text in texts(both(issue([unchanged(number) for number in range(3)]))):
         assert "no slow-down was planted" in text
-    assert not (tmp_path / "report/figures/detection-0.png").exists()
+    assert not (tmp_path / "report/figures/detection-0.svg").exists()
 
 
 def test_each_model_without_one_says_so_and_what_to_do(tmp_path: Path) -> None:

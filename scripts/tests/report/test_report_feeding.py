@@ -67,5 +67,5 @@ def test_the_page_has_them_with_their_texts(tmp_path: Path) -> None:
     html = written(page.write(analysed([summary(ladder())]), tmp_path).parent)
     part = html[html.index('<h2 id="feeding">') :]
     assert 'aria-label="input/pipeline on AMD EPYC 7B13' in part
-    assert (tmp_path / "figures" / "ladder-0-0.png").is_file()
-    assert "](figures/ladder-0-0.png)" in (tmp_path / "report.md").read_text("utf-8")
+    assert (tmp_path / "figures" / "ladder-0-0.svg").is_file()
+    assert "](figures/ladder-0-0.svg)" in (tmp_path / "report.md").read_text("utf-8")

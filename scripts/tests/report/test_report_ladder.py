@@ -101,8 +101,8 @@ def test_the_page_begins_with_it(tmp_path: Path) -> None:
     assert "joules" not in first
     assert "USD" not in first
     assert "| lean | 40000 [40000, 40000] | ▼ 0.800× [0.800, 0.800] | ≈ 1.000× " in twin
-    assert "](figures/settings-0-0.png)" in twin
-    assert (tmp_path / "figures" / "settings-0-0.png").is_file()
+    assert "](figures/settings-0-0.svg)" in twin
+    assert (tmp_path / "figures" / "settings-0-0.svg").is_file()
     assert twin.index("## What to turn on") < twin.index("## The answer")
 
 

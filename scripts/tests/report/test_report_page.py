@@ -78,9 +78,8 @@ def test_without_script_no_control_is_there(full: Path) -> None:
     assert not re.search(r"<(button|input|select)\b", unscripted)
 
 
-def test_every_figure_is_an_svg_and_a_png_file(full: Path) -> None:
+def test_every_figure_is_an_svg_file(full: Path) -> None:
     names = {file.stem for file in (full / "figures").glob("*.svg")}
-    assert names == {file.stem for file in (full / "figures").glob("*.png")}
     assert {"roofs-0", "roofline-0", "techniques-0", "t-transfer-pinned-copy-0"} <= names
     for file in (full / "figures").glob("*.svg"):
         assert "<svg" in file.read_text("utf-8")
@@ -263,11 +262,11 @@ def test_a_font_that_is_not_there_is_no_error(
 ) -> None:
     monkeypatch.setitem(matplotlib.rcParams, "font.family", ["No Such Font"])
     page.write(analysed([summary(runs_made.without_gpu())]), tmp_path)
-    assert (tmp_path / "figures" / "techniques-0.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "techniques-0.svg").is_file()
 
 
 def test_a_figure_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "figures" / "techniques-0.png").mkdir(parents=True)
+    (tmp_path / "figures" / "techniques-0.svg").mkdir(parents=True)
     with pytest.raises(GpuliftError, match="cannot be written"):
         page.write(analysed([summary(runs_made.without_gpu())]), tmp_path)
 
@@ -283,10 +282,12 @@ def empty(name: str) -> Drawing:
 
 
 def test_each_figure_is_for_the_page_and_in_files(tmp_path: Path) -> None:
-    found = figures.drawn([empty("one"), empty("two")], tmp_path)
-    assert all(figure.svg.startswith("<svg ") for figure in found.values())
-    names = {"one.png", "one.svg", "two.png", "two.svg", figures.MADE}
-    assert {file.name for file in tmp_path.iterdir()} == names
+    for png in (True, False):
+        found = figures.drawn([empty("one"), empty("two")], tmp_path, png)
+        assert all(figure.svg.startswith("<svg ") for figure in found.values())
+        names = {"one.svg", "two.svg", figures.MADE} | ({"one.png", "two.png"} if png else set())
+        assert {file.name for file in tmp_path.iterdir()} == names
+        assert not png or (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_figures_come_from_this_process_where_another_is_killed(tmp_path: Path) -> None:
@@ -299,7 +300,7 @@ def test_figures_come_from_this_process_where_another_is_killed(tmp_path: Path) 
 
     found = figures.drawn([empty("one"), Drawing("two", "alt", draw)], tmp_path)
     assert list(found) == ["one", "two"]
-    assert (tmp_path / "two.png").stat().st_size > 0
+    assert (tmp_path / "two.svg").stat().st_size > 0
 
 
 def test_what_keeps_a_figure_from_being_drawn_is_told(tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_what_keeps_a_figure_from_being_drawn_is_told(tmp_path: Path) -> None:
 def test_a_figure_that_the_page_does_not_show_is_written_as_files_alone(tmp_path: Path) -> None:
     found = figures.drawn([replace(empty("hidden"), inline=False)], tmp_path)
     assert found["hidden"].svg == ""
-    assert {"hidden.png", "hidden.svg"} < {file.name for file in tmp_path.iterdir()}
+    assert {"hidden.svg"} < {file.name for file in tmp_path.iterdir()}
 
 
 def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ def test_figures_of_an_earlier_report_go_and_nothing_else_does(tmp_path: Path) -
     for names in (["old", "kept"], ["kept", "new"]):
         figures.drawn([*map(empty, names)], tmp_path)
     left = {file.name for file in tmp_path.glob("*.*g")}
-    assert left == {"mine.png", "kept.png", "kept.svg", "new.png", "new.svg"}
+    assert left == {"mine.png", "kept.svg", "new.svg"}
 
 
 @pytest.mark.parametrize(
@@ -345,8 +346,8 @@ def test_a_large_report_draws_less_and_says_what(
     machines = [summary(runs_made.full_gpu()), summary(runs_made.without_gpu())]
     shown, twin = pages(machines, tmp_path)
     assert "Figures of 1 machines" in shown.text
-    assert not (tmp_path / "figures" / "techniques-1.png").exists()
-    assert (tmp_path / "figures" / "techniques-0.png").exists()
+    assert not (tmp_path / "figures" / "techniques-1.svg").exists()
+    assert (tmp_path / "figures" / "techniques-0.svg").exists()
     assert "more of `nvidia-h200/" in twin
 
 

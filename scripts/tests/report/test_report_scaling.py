@@ -204,8 +204,8 @@ def test_figures_beyond_the_most_are_counted_on_the_page(
     page.write(analysed([summary([*exposed, *scaled(2, {"ddp": 1.9})])]), tmp_path)
     html = written(tmp_path)
     assert "Figures of 1 techniques on several GPUs are not drawn" in html
-    assert (tmp_path / "figures" / "scaling-0-0.png").is_file()
-    assert not (tmp_path / "figures" / "exposed-0-0.png").exists()
+    assert (tmp_path / "figures" / "scaling-0-0.svg").is_file()
+    assert not (tmp_path / "figures" / "exposed-0-0.svg").exists()
 
 
 def test_runs_behind_many_others_are_drawn_too(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_runs_behind_many_others_are_drawn_too(tmp_path: Path) -> None:
 
     runs = [summary(plain(n), f"2026-11-21-{n}") for n in range(USUAL.machines + 1)]
     page.write(analysed([*runs, summary(scaled(2, {"ddp": 1.9}), "2026-11-20-last")]), tmp_path)
-    assert [*(tmp_path / "figures").glob("scaling-*.png")]
+    assert [*(tmp_path / "figures").glob("scaling-*.svg")]
 
 
 def test_runs_of_a_machine_share_their_figures_and_the_first_counts() -> None:
@@ -256,10 +256,10 @@ def test_the_page_has_them_with_their_texts_and_no_sweep_of_the_same(tmp_path: P
     assert '<li><a href="pages/several-gpus.html">Several GPUs</a></li>' in html
     part = html[html.index('<h2 id="scaling">') :]
     assert 'aria-label="distributed/data_parallel on NVIDIA H200, items a second' in part
-    drawn = {file.name for file in (tmp_path / "figures").glob("*.png")}
-    assert "scaling-0-0.png" in drawn
+    drawn = {file.name for file in (tmp_path / "figures").glob("*.svg")}
+    assert "scaling-0-0.svg" in drawn
     assert not any(name.startswith("t-") for name in drawn)
-    assert "](figures/scaling-0-0.png)" in (tmp_path / "report.md").read_text("utf-8")
+    assert "](figures/scaling-0-0.svg)" in (tmp_path / "report.md").read_text("utf-8")
 
 
 def test_there_is_no_section_without_such_records(tmp_path: Path) -> None:

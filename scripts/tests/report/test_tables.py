@@ -47,12 +47,16 @@ def printed(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO, table: Table) 
 
 
 def techniques(count: int = 2) -> Table:
-    """A table with columns that can be spared: needs 91 columns with all, 63 without these."""
+    """A table with columns that can be spared: needs 85 columns with all, 57 without these."""
     table = terminal.titled("Techniques", ["quick", "cases"])
     for heading in ("technique", "question", "cases", "quick", "here"):
         table.add_column(heading)
-    for _ in range(count):
-        table.add_row(TECHNIQUE, REASON, "102 of 102", "yes, 12 of 102", "yes")
+    rows = [
+        (TECHNIQUE, REASON, "102 of 102", "yes, 12 of 102", "yes"),
+        ("a/b", "a question", "3", "no", "no"),
+    ]
+    for row in rows[:count]:
+        table.add_row(*row)
     return table
 
 
@@ -146,7 +150,8 @@ def test_a_table_keeps_its_columns_on_a_wider_console(monkeypatch: pytest.Monkey
     narrow = printed(monkeypatch, Terminal(), table)
     assert max(map(len, narrow)) <= 36
     assert {"inconclusive", *REASON.split()} <= words(narrow)
-    assert len(printed(monkeypatch, io.StringIO(), table)) == 2
+    monkeypatch.setenv("COLUMNS", "120")
+    assert len(printed(monkeypatch, Terminal(), table)) == 2
 
 
 def test_a_dumb_terminal_gets_no_colours_and_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,12 +170,34 @@ def test_what_is_missing_is_taken_from_the_widest(room: int, widths: list[int]) 
 
 
 @pytest.mark.parametrize("forced", ["", "1"])
-def test_a_pipe_is_wide_with_and_without_colours(
-    monkeypatch: pytest.MonkeyPatch, forced: str
+@pytest.mark.parametrize(
+    ("told", "columns"), [("80", 80), ("140", 140), ("", 120), ("0", 120), ("-3", 120), ("x", 120)]
+)
+def test_a_pipe_is_as_wide_as_it_is_told_or_120_columns(
+    monkeypatch: pytest.MonkeyPatch, told: str, columns: int, forced: str
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", forced)
-    monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, shown(monkeypatch, io.StringIO()))) > 100
+    monkeypatch.setenv("COLUMNS", told)
+    lines = shown(monkeypatch, io.StringIO())
+    assert max(map(len, lines)) <= columns
+    assert terminal.console().width == columns
+
+
+def test_what_is_the_same_in_each_row_goes_first_and_what_the_title_names_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    headings = ("machine", "technique", "predicted", "since")
+    made = terminal.titled("Predicted and measured", ("predicted", "since"), headings)
+    for number in range(2):
+        made.add_row("NVIDIA_H100_80GB", TECHNIQUE + "_" * number, f"{number}.24x", f"{number}")
+    monkeypatch.setenv("COLUMNS", "66")
+    lines = printed(monkeypatch, io.StringIO(), made)
+    assert lines[1].split() == ["technique", "predicted", "since"]
+    assert lines[-1] == "In each row: machine NVIDIA_H100_80GB."
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = printed(monkeypatch, io.StringIO(), made)
+    assert lines[1].split() == ["technique", "predicted"]
+    assert lines[-1] == "Not shown: since; --wide shows all columns."
 
 
 @pytest.mark.parametrize(
@@ -178,7 +205,7 @@ def test_a_pipe_is_wide_with_and_without_colours(
     [
         (120, ["technique", "question", "cases", "quick", "here"], ""),
         (80, ["technique", "question", "cases", "here"], "quick"),
-        (70, ["technique", "question", "here"], "quick, cases"),
+        (60, ["technique", "question", "here"], "quick, cases"),
     ],
 )
 def test_columns_that_can_be_spared_go_first_and_a_line_names_them(
@@ -197,24 +224,23 @@ def test_columns_that_can_be_spared_go_first_and_a_line_names_them(
 def test_where_even_the_rest_has_no_room_a_row_is_a_block_of_all_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "50")
     lines = printed(monkeypatch, Terminal(), techniques(1))
     assert lines[0] == "Techniques"
     assert {"cases: 102 of 102", "quick: yes, 12 of 102", "here: yes"} <= {*lines}
     assert not any("--wide" in line for line in lines)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_what_is_piped_or_asked_for_as_wide_is_whole_on_one_line_a_row(
-    monkeypatch: pytest.MonkeyPatch, wide: bool
+@pytest.mark.parametrize("stdout", [Terminal(), io.StringIO()])
+def test_what_is_asked_for_as_wide_is_whole_on_one_line_a_row(
+    monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    stdout = Terminal() if wide else io.StringIO()
     monkeypatch.setattr(sys, "stdout", stdout)
     table = techniques()
     table.columns[1]._cells[0] = long = "many words " * 100 + "end"
     table.box, table.show_lines = rich.box.HORIZONTALS, True
-    terminal.console(wide=wide).print(table)
+    terminal.console(wide=True).print(table)
     lines = re.sub(r"\x1b\[[\d;]*m", "", stdout.getvalue()).splitlines()
     assert len(lines) == 4
     assert lines[1].split() == ["technique", "question", "cases", "quick", "here"]

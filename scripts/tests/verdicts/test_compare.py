@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
 from gpulift import cli
-from gpulift.commands import compare as compare_command
 from gpulift.commands import compare_cells as cells
 from gpulift.commands.compare import as_data, rows_table, summary_line
 from gpulift.commands.compare_markdown import markdown
@@ -988,15 +986,6 @@ def test_the_summary_names_the_methods(tmp_path: Path) -> None:
 
 
 # --- The command ---
-
-
-@pytest.fixture(autouse=True)
-def only_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command line of this command alone, with the real handling of errors around it."""
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
-    app.command()(compare_command.compare)
-    monkeypatch.setattr(cli, "app", app)
 
 
 @pytest.fixture
