@@ -29,6 +29,7 @@ from gpulift.commands.compare import compare
 from gpulift.commands.cost import cost
 from gpulift.commands.exchange import export
 from gpulift.commands.gate import gate, with_command
+from gpulift.commands.judge import judge
 from gpulift.commands.listing import list_techniques
 from gpulift.commands.predictions import predictions
 from gpulift.commands.publish import publish
@@ -69,6 +70,7 @@ app.command()(qualify)
 app.command()(report)
 app.command()(compare)
 app.command()(gate)
+app.command()(judge)
 app.command()(bisect)
 app.command()(show)
 app.command()(cite)
