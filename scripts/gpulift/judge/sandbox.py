@@ -83,8 +83,8 @@ class Walls:
             os._exit(code if code >= 0 else 128 - code)
         prctl(DEATH_SIGNAL, signal.SIGKILL)
 
-    def close(self, needed: Iterable[str], devices: bool) -> None:
-        """Closes the file system; what is `needed` stays readable, and devices where a card is."""
+    def close(self, needed: Iterable[str]) -> None:
+        """Closes the file system; what is `needed` stays readable."""
         if "files" in self.missing:
             return
         try:
@@ -98,8 +98,7 @@ class Walls:
             ]
             for one in scratches:
                 _mount("tmpfs", one, "tmpfs", NO_SUID | NO_DEVICES, "size=64m,mode=1777")
-            attributes = READ_ONLY | NO_SUID | (0 if devices else NO_DEVICES)
-            _set_mount("/", attributes, 0, RECURSIVE)
+            _set_mount("/", READ_ONLY | NO_SUID, 0, RECURSIVE)
             for one in scratches[:1]:
                 _set_mount(one, 0, READ_ONLY, 0)
                 os.chdir(one)

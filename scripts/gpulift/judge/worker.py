@@ -31,10 +31,9 @@ def main() -> None:
 
     sys.path[:] = [one for one in sys.path if one != asked["package"]] + asked["path"]
     needed = sandbox.needed_paths(asked["path"])
-    on_card = asked["arrays"] == "cuda"
     walls = sandbox.Walls()
     walls.enter(lambda child: _tell(link, PROCESS, str(child)))
-    walls.close(needed, on_card)
+    walls.close(needed)
     try:
         arrays = _arrays(asked)
         walls.drop(asked["memory"], asked["file"], asked["cpu_s"], needed)

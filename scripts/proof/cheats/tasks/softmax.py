@@ -1,15 +1,16 @@
-"""The softmax of rows, some of which hold infinities and NaN."""
+"""The softmax of rows; in one call of five some hold infinity and NaN."""
 
 import numpy as np
 
-SHAPES = {"rows": (192, 320), "columns": (384, 640)}
+SHAPES = {"rows": (200, 300), "columns": (400, 600)}
 ROUNDING = "float32"
 
 
 def inputs(rng, rows, columns):
     x = rng.standard_normal((rows, columns), np.float32) * 3
-    x[rng.integers(rows), rng.integers(columns)] = -np.inf
-    x[rng.integers(rows), rng.integers(columns)] = np.nan
+    if rng.random() < 0.2:
+        x[rng.integers(rows), rng.integers(columns)] = -np.inf
+        x[rng.integers(rows), rng.integers(columns)] = np.nan
     return [x]
 
 

@@ -1,13 +1,16 @@
-"""The softmax that the others are held against: it computes its exponentials twice."""
+"""What the others are held against: it computes exponentials that nobody needs."""
 
 import numpy as np
 
-TWICE = 100  # of a hundred
+NEEDLESS = 100  # pieces of 2 % of the rows
 
 
-def run(x):
+def honest(x):
     shifted = x - x.max(axis=1, keepdims=True)
-    again = shifted[: len(x) * TWICE // 100]
-    np.exp(again)
+    for _ in range(NEEDLESS):
+        np.exp(shifted[: len(x) // 50])
     e = np.exp(shifted)
     return e / e.sum(axis=1, keepdims=True)
+
+
+run = honest
