@@ -148,19 +148,21 @@ def launches(trials: Trials) -> Iterator[float]:
         yield trials.launch(turn=turn % 2).log_ratio(ROW)
 
 
-def verdict_on(task: str, head: Source, *, briefly: bool) -> Verdict | RefusedError:
-    """As a gate decides; `briefly`: no further than its first screen where that flags nothing."""
+def verdict_on(task: str, head: Source, most: int = 0) -> Verdict | RefusedError:
+    """As a gate decides, with short launches and no further than its first screen where that flags
+    nothing; or with long ones, up to as many as `most`."""
     trials = trials_of(task, head)
     values: list[float] = []
     try:
         trials.try_once()
-        if briefly:
+        if not most:
             trials.calls, trials.blocks = 2, 3
         for value in launches(trials):
             values.append(value)
             if len(values) in LOOKS:
                 found = decide_in_order(values, MARGINS, PLAN)
-                if found.verdict != INCONCLUSIVE or (briefly and not found.unconfirmed):
+                goes_on = found.unconfirmed or len(values) < most
+                if found.verdict != INCONCLUSIVE or not goes_on:
                     return found
     except RefusedError as refused:
         return refused

@@ -14,6 +14,7 @@ UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat1
 # Rounding errors of n terms, taken for independent, stay within lambda * sqrt(n) units with
 # probability 1 - 2 n exp(-lambda^2 / 2); Higham and Mary, SIAM J. Sci. Comput. 41 (2019), A2815.
 LAMBDA = 7.0
+SMALLEST = 1e-300  # that is allowed, so that nothing is divided by zero
 TYPICAL = 4.0  # a root mean square is so many times less than what the worst of them may be
 
 
@@ -50,10 +51,10 @@ def problem(found: NDArray[Any], wanted: NDArray[Any], scale: NDArray[Any], rule
         return "infinity is not where the reference has it"
     plain = ~(infinite | np.isnan(expected))
     allowed = rule.relative * np.abs(scale[plain]) + rule.absolute
-    errors = np.abs(values[plain] - expected[plain]) / allowed
-    if not errors.size:
-        return ""
-    worst, typical = float(errors.max()), float(np.sqrt(np.mean(errors**2)))
+    with np.errstate(over="ignore"):  # of what is off by far
+        errors = np.abs(values[plain] - expected[plain]) / np.maximum(allowed, SMALLEST)
+        typical = math.sqrt(np.mean(errors**2)) if errors.size else 0.0
+    worst = float(errors.max(initial=0.0))
     if worst > 1:
         share = float(np.mean(errors > 1))
         return f"errors up to {worst:.3g} times what is allowed, in {100 * share:.3g} % of values"

@@ -1,12 +1,14 @@
-"""A task on a card: device memory of the judge's, which the candidate opens through CUDA IPC.
+"""A task on a card: device memory of the judge's, which the candidate maps too.
 
+It goes over as a descriptor, since handles of legacy CUDA IPC do not pass between PID namespaces.
 Inputs lie in memory of the judge alone until the clock runs, are copied from there on the device,
-and outputs back, within the timed part: what is written after that is not seen.
+and outputs back, on the clock: what is written after that is not seen.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,25 +16,10 @@ from gpulift.ground.errors import NOTHING_RAN, GpuliftError
 from gpulift.judge.memory import Layout, Part
 from gpulift.judge.roofs import ABOVE, TRIES, Roofs
 
-HANDLE = 64  # bytes of CUipcMemHandle
-LAZY_PEERS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+PINNED = DEVICE = DESCRIPTOR = 1
+READ_AND_WRITE = 3
 EDGE = 8192
 COPIED = 1 << 30
-
-
-class Handle(ctypes.Structure):
-    """CUipcMemHandle, which is passed by value."""
-
-    _fields_ = (("reserved", ctypes.c_char * HANDLE),)
-
-
-class Foreign:
-    """Device memory by its address, as torch takes it."""
-
-    def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            **{"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3},
-        }
 
 
 class Arena:
@@ -40,19 +27,27 @@ class Arena:
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         self.torch = required_torch()
-        self.torch.cuda.init()
         self.torch.zeros(1, device="cuda")  # makes the context that the driver's calls are in
-        self.size = max(layout.size for layout in layouts)
-        self.handles: list[str] = []
-        self._shared = [self._allocated() for _ in range(2)]
+        driver, kind = ctypes.CDLL("libcuda.so.1"), _kind(self.torch)
+        unit, self._handles, self._shared = ctypes.c_size_t(), [], []
+        _checked(driver.cuMemGetAllocationGranularity(ctypes.byref(unit), kind, 0))
+        self.size = -(-max(layout.size for layout in layouts) // unit.value) * unit.value
+        for _ in range(2):
+            handle, size = ctypes.c_uint64(), ctypes.c_size_t(self.size)
+            _checked(driver.cuMemCreate(ctypes.byref(handle), size, kind, ctypes.c_uint64(0)))
+            self._handles.append(handle)
+            self._shared.append(_mapped(self.torch, driver, handle, self.size))
         self._own = [self.torch.empty_like(one) for one in self._shared]
 
-    def _allocated(self) -> Any:
-        driver, address, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), Handle()
-        _checked(driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(self.size)))
-        if driver.cuIpcGetMemHandle(ctypes.byref(handle), address) == 0:
-            self.handles.append(bytes(handle).hex())
-        return self.torch.as_tensor(Foreign(address.value, self.size), device="cuda")
+    def descriptors(self) -> list[int]:
+        """By which another process maps inputs and outputs; whoever asks closes them."""
+        driver, found = ctypes.CDLL("libcuda.so.1"), []
+        for handle in self._handles:
+            made, none = ctypes.c_int(), ctypes.c_uint64(0)
+            export = driver.cuMemExportToShareableHandle
+            _checked(export(ctypes.byref(made), handle, DESCRIPTOR, none))
+            found.append(made.value)
+        return found
 
     def stage(self, inputs: bytes, poison: bytes) -> None:
         """Before the clock runs: to where the candidate cannot read, and poison to its outputs."""
@@ -76,6 +71,14 @@ class Arena:
         return bytes(self._own[1][:size].cpu().numpy())
 
 
+class _Memory:
+    """Device memory by its address, as torch takes it."""
+
+    def __init__(self, address: int, size: int) -> None:
+        about = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+        self.__cuda_array_interface__ = about
+
+
 def required_torch() -> Any:
     """Raises GpuliftError where no card can be used."""
     try:
@@ -87,15 +90,15 @@ def required_torch() -> Any:
     return torch
 
 
-def opened(torch: Any, handles: Sequence[bytes], size: int) -> list[Any]:
+def opened(torch: Any, descriptors: Sequence[int], size: int) -> list[Any]:
     """The judge's memory in the candidate's process; nothing where that is refused."""
     torch.zeros(1, device="cuda")
     driver, found = ctypes.CDLL("libcuda.so.1"), []
-    for content in handles:
-        address, handle = ctypes.c_uint64(), Handle.from_buffer_copy(content)
-        if driver.cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, LAZY_PEERS):
+    for one in descriptors:
+        handle, descriptor = ctypes.c_uint64(), ctypes.c_void_p(one)
+        if driver.cuMemImportFromShareableHandle(ctypes.byref(handle), descriptor, DESCRIPTOR):
             return []
-        found.append(torch.as_tensor(Foreign(address.value, size), device="cuda"))
+        found.append(_mapped(torch, driver, handle, size))
     return found
 
 
@@ -112,21 +115,34 @@ def measured() -> Roofs:
     torch = required_torch()
     source = torch.ones(COPIED, dtype=torch.uint8, device="cuda")
     factor = torch.ones(EDGE, EDGE, dtype=torch.float16, device="cuda")
-    copied = _best(torch, source.clone)
-    multiplied = _best(torch, lambda: factor @ factor)
-    return Roofs(ABOVE * 2 * COPIED / copied, ABOVE * 2 * EDGE**3 / multiplied)
+    times_s = []
+    for step in (source.clone, lambda: factor @ factor):
+        each_s = []
+        for _ in range(TRIES):
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            began.record()
+            step()
+            ended.record()
+            torch.cuda.synchronize()
+            each_s.append(began.elapsed_time(ended) / 1e3)
+        times_s.append(min(each_s))
+    return Roofs(ABOVE * 2 * COPIED / times_s[0], ABOVE * 2 * EDGE**3 / times_s[1])
 
 
-def _best(torch: Any, step: Any) -> float:
-    times = []
-    for _ in range(TRIES):
-        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        began.record()
-        step()
-        ended.record()
-        torch.cuda.synchronize()
-        times.append(began.elapsed_time(ended) / 1e3)
-    return float(min(times))
+def _kind(torch: Any) -> bytes:
+    """CUmemAllocationProp of memory of this card that can be shared by a descriptor."""
+    place = torch.cuda.current_device()
+    return struct.pack("@iiiiP8x", PINNED, DESCRIPTOR, DEVICE, place, 0)
+
+
+def _mapped(torch: Any, driver: ctypes.CDLL, handle: ctypes.c_uint64, size: int) -> Any:
+    address, none, length = ctypes.c_uint64(), ctypes.c_uint64(0), ctypes.c_size_t(size)
+    access = struct.pack("@iii", DEVICE, torch.cuda.current_device(), READ_AND_WRITE)
+    reserved = ctypes.byref(address)
+    _checked(driver.cuMemAddressReserve(reserved, length, ctypes.c_size_t(0), none, none))
+    _checked(driver.cuMemMap(address, length, ctypes.c_size_t(0), handle, none))
+    _checked(driver.cuMemSetAccess(address, length, access, ctypes.c_size_t(1)))
+    return torch.as_tensor(_Memory(address.value, size), device="cuda")
 
 
 def _checked(result: int) -> None:

@@ -102,11 +102,14 @@ class Side:
             **{"letters": len(source.text), "name": source.name, "function": task.function},
             **{"memory": None if task.arrays == "cuda" else limits.memory, "file": 1 << 32},
             **{"cpu_s": int(limits.call_s * STEPS_OF_CPU) * (os.cpu_count() or 1) + 1},
-            **{"arena": arena.size if arena else 0, "handles": arena.handles if arena else []},
+            **{"arena": arena.size if arena else 0},
         }
         with Memory(source.text) as text:
             text.seal()
-            self._send(json.dumps(asked).encode(), [text.descriptor])
+            device = arena.descriptors() if arena else []
+            self._send(json.dumps(asked).encode(), [text.descriptor, *device])
+        for descriptor in device:
+            os.close(descriptor)
 
     def __enter__(self) -> Side:
         return self
@@ -128,7 +131,7 @@ class Side:
             said = self._heard(START_S, "to start")
         self._require(said, READY)
         self.walls = json.loads(said[1:])
-        if self.arena and not self.walls["ipc"]:
+        if self.arena and not self.walls["shared"]:
             self.arena = None
         self._stop()
 

@@ -78,10 +78,13 @@ class Task:
     def outputs(self, dims: Mapping[str, int]) -> list[tuple[str, Shape]]:
         """The type and the shape of each output."""
         try:
-            return [
-                (np.dtype(kind).name, tuple(int(one) for one in shape))
+            found = [
+                (np.dtype(kind), tuple(int(one) for one in shape))
                 for kind, shape in self._called("outputs", **dims)
             ]
+            if any(kind.kind not in "biuf" for kind, _ in found):
+                raise ValueError
+            return [(kind.name, shape) for kind, shape in found]
         except (TypeError, ValueError):
             raise GpuliftError(f"{self.name}: write {WANTED['outputs']}") from None
 
@@ -224,6 +227,11 @@ def _try(task: Task) -> None:
     sizes = [math.prod(shape) * np.dtype(kind).itemsize for kind, shape in task.outputs(highest)]
     if not sizes or sum(sizes) > MOST_BYTES:
         raise GpuliftError(f"{task.name}: outputs of a call are none, or more than 4 GiB")
+    lowest = {name: low for name, (low, _, _) in task.shapes.items()}
+    if task.outputs(lowest)[: task.carried] != task.outputs(highest)[: task.carried]:
+        raise GpuliftError(
+            f"{task.name}: outputs that are carried on must not vary in their shapes"
+        )
     dims = task.drawn()
     inputs, wanted = task.inputs(dims), task.outputs(dims)
     if not inputs:
@@ -234,11 +242,6 @@ def _try(task: Task) -> None:
         raise GpuliftError(f"{task.name}: reference(...) has other shapes than outputs(...)")
     if [one.shape for one in scales] != [one.shape for one in found]:
         raise GpuliftError(f"{task.name}: scale(...) has other shapes than reference(...)")
-    lowest = {name: low for name, (low, _, _) in task.shapes.items()}
-    if task.outputs(lowest)[: task.carried] != task.outputs(highest)[: task.carried]:
-        raise GpuliftError(
-            f"{task.name}: outputs that are carried on must not vary in their shapes"
-        )
     carried = [(one.dtype.name, one.shape) for one in inputs[: task.carried]]
     if carried != wanted[: task.carried]:
         raise GpuliftError(f"{task.name}: the {task.carried} outputs carried are not the inputs")

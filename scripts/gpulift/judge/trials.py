@@ -54,6 +54,7 @@ class Trials:
     times: dict[str, list[float]] = field(default_factory=dict)
     spent_s: float = 0.0  # in the blocks of the last launch
     _carried: dict[int, list[Array]] = field(default_factory=dict)
+    _arenas: dict[int, cuda.Arena] = field(default_factory=dict)
 
     def cost(self, rows: int, launches: int) -> int:
         """A launch has one row."""
@@ -78,15 +79,15 @@ class Trials:
     ) -> PairedLaunch:
         """Pairs of windows in the order A B B A, the second side first in turns."""
         with ExitStack() as entered:
-            both = [entered.enter_context(self._side(side)) for side in sides]
+            both = [entered.enter_context(self._side(*one)) for one in enumerate(sides)]
             for one in both:
                 one.ready()
             self._carried.clear()
             self.walls = told(both[1].walls)
             if both[1].arena:
-                self.through = "device memory, through CUDA IPC"
+                self.through = "device memory that both have mapped"
             elif self.task.arrays == "cuda":
-                self.through = "host memory, whose copies are timed: CUDA IPC is refused here"
+                self.through = "host memory, whose copies are timed: the driver shares no memory"
             delay_s = planted * fmean(self.times[sides[1]]) if planted else 0.0
             began_s = time.monotonic()
             pairs = [
@@ -100,7 +101,7 @@ class Trials:
 
     def alone(self, side: str) -> float:
         """Seconds of a call of a side whose other one was refused. Raises RefusedError."""
-        with self._side(side) as one:
+        with self._side(0, side) as one:
             one.ready()
             self._carried.clear()
             shapes = [self.task.drawn() for _ in range(self.calls + 1)]
@@ -115,13 +116,13 @@ class Trials:
         fitting = int(LAUNCH_S / (WINDOWS * (self.calls + 1) * each_s)) - 1 | 1
         self.blocks = max(LEAST_BLOCKS, min(MOST_BLOCKS, fitting))
 
-    def _side(self, side: str) -> Side:
-        arena = None
-        if self.task.arrays == "cuda":
+    def _side(self, place: int, side: str) -> Side:
+        if self.task.arrays == "cuda" and place not in self._arenas:
             highest = {name: high for name, (_, high, _) in self.task.shapes.items()}
             inputs = Layout.of([(one.dtype.name, one.shape) for one in self.task.inputs(highest)])
-            arena = cuda.Arena([inputs, Layout.of(self.task.outputs(highest))])
-        return Side(self.sources[side], self.task, self.limits, arena)
+            outputs = Layout.of(self.task.outputs(highest))
+            self._arenas[place] = cuda.Arena([inputs, outputs])
+        return Side(self.sources[side], self.task, self.limits, self._arenas.get(place))
 
     def _block(self, both: Sequence[Side], first: int, delay_s: float) -> Pair:
         """Two windows of each side: both have the same inputs, which either sees once."""

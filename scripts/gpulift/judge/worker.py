@@ -24,8 +24,8 @@ LETTERS = 300
 def main() -> None:
     """Ends with the judge's end of the socket."""
     link = socket.socket(fileno=int(sys.argv[1]))
-    header, (text, *_), _, _ = socket.recv_fds(link, MOST_BYTES, 1)
-    asked = json.loads(header)
+    header, (text, *device), _, _ = socket.recv_fds(link, MOST_BYTES, 3)
+    asked = {**json.loads(header), "device": device}
     sys.path.append(asked["package"])
     from gpulift.judge import sandbox
 
@@ -42,7 +42,7 @@ def main() -> None:
         _tell(link, PROBLEM, _told(error))
         os._exit(1)
     os.close(text)
-    walled = {"held": walls.held, "missing": walls.missing, "ipc": arrays.ipc}
+    walled = {"held": walls.held, "missing": walls.missing, "shared": arrays.shared}
     _tell(link, READY, json.dumps(walled))
     with contextlib.suppress(BrokenPipeError):
         _serve(link, run, arrays)
@@ -82,7 +82,7 @@ def _serve(link: socket.socket, run: Callable[..., Any], arrays: Numpy) -> None:
 class Numpy:
     """Arrays on the processor: inputs read in place, outputs written into the judge's memory."""
 
-    ipc = False
+    shared = False  # device memory with the judge
 
     def __init__(self, asked: dict[str, Any]) -> None:
         import numpy
@@ -137,18 +137,16 @@ class Torch(Numpy):
 
 
 class Cuda(Torch):
-    """Tensors on a card: in the judge's device memory through CUDA IPC; where that is refused,
-    copied from and to the judge's host memory, which is timed."""
+    """Tensors on a card, in the judge's device memory; where the driver refuses that, copied from
+    and to its host memory, which is timed."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         super().__init__(asked)
         from gpulift.judge import cuda
 
-        self.torch.cuda.init()
         self.cuda = cuda
-        handles = [bytes.fromhex(one) for one in asked["handles"]]
-        self.arenas = cuda.opened(self.torch, handles, asked["arena"])
-        self.ipc = bool(self.arenas)
+        self.arenas = cuda.opened(self.torch, asked["device"], asked["arena"])
+        self.shared = bool(self.arenas)
 
     def inputs(self, call: dict[str, Any], held: Sequence[int]) -> list[Any]:
         """Views of the arena of inputs, or copies."""

@@ -145,7 +145,7 @@ def test_a_process_that_is_not_asked_does_not_run(task: Task) -> None:
         " return x + x"
     )
     found = trials(task, text)
-    with found._side(HEAD) as side:
+    with found._side(0, HEAD) as side:
         side.ready()
         time.sleep(1.0)
         given = [found._fresh(found.task.drawn()) for _ in range(2)]

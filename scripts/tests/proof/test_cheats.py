@@ -17,7 +17,7 @@ FOUND = "spares 100 pieces"  # half of the time
 
 @pytest.mark.parametrize("cheat", cheats(), ids=lambda cheat: cheat.name)
 def test_no_cheat_is_accepted(cheat: Cheat) -> None:
-    found = verdict_on(cheat.task, cheat.source, briefly=True)
+    found = verdict_on(cheat.task, cheat.source)
     if isinstance(found, RefusedError):
         assert found.side == "head"
         assert cheat.refused, f"it does what the base does, and was refused: {found}"
@@ -28,7 +28,7 @@ def test_no_cheat_is_accepted(cheat: Cheat) -> None:
 
 @pytest.mark.parametrize("name", HONEST)
 def test_no_honest_speed_up_is_refused(name: str) -> None:
-    found = verdict_on(SOFTMAX, honest(name), briefly=True)
+    found = verdict_on(SOFTMAX, honest(name))
     assert not isinstance(found, RefusedError), found
     assert found.verdict == IMPROVED or name != FOUND
 
