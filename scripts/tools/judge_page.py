@@ -47,13 +47,13 @@ none and does the work gets the verdict that its time has.
 HONEST_HEAD = """
 ## Honest speed-ups
 
-Of the softmax that is the base, which computes two needless exponentials in 100 pieces. Those that
-do not spare pieces alone spare 40.
+Of the softmax that is the base, which computes its exponentials 200 times more than it needs; each
+of these passes takes about 0.4 % of its time. What spares no passes by its name spares 60.
 
 | change | verdict |
 | --- | --- |
 """
-MOST = 20
+MOST = 12
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ BREAKS = {
     "forks": ("import os; os.fork()", "PermissionError|BlockingIOError"),
     "eats memory": ("held = bytearray(1 << 40)", "MemoryError"),
     "eats memory in pieces": (
-        "held = []\n while True: held.append(b'1' * (1 << 24))",
+        "held = []\n while True: held.append(bytearray(1 << 24))",
         "MemoryError|crashed",
     ),
     "fills the disk": (

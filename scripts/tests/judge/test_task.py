@@ -20,15 +20,15 @@ from proof.judged import TASKS
 
 GOOD = (TASKS / "softmax.py").read_text("utf-8")
 STEP = (TASKS / "sgd.py").read_text("utf-8")
-BOUNDS = 'SHAPES = {"rows": (200, 300), "columns": (400, 600)}'
+BOUNDS = 'SHAPES = {"rows": (40, 60), "columns": (400, 600)}'
 ROUNDING = 'ROUNDING = "float32"'
 
 WRONG = {
     "no shapes": (GOOD, BOUNDS, "", "has no SHAPES; write its dimensions"),
-    "no bounds": (GOOD, "(200, 300)", "200", "rows is not bounded; write both ends"),
-    "open bounds": (GOOD, "(200, 300)", "(200, None)", "rows is not bounded"),
-    "bounds of no end": (GOOD, "(200, 300)", "(200, float('inf'))", "rows is not bounded"),
-    "turned bounds": (GOOD, "(200, 300)", "(300, 200)", "rows is not bounded"),
+    "no bounds": (GOOD, "(40, 60)", "40", "rows is not bounded; write both ends"),
+    "open bounds": (GOOD, "(40, 60)", "(40, None)", "rows is not bounded"),
+    "bounds of no end": (GOOD, "(40, 60)", "(40, float('inf'))", "rows is not bounded"),
+    "turned bounds": (GOOD, "(40, 60)", "(60, 40)", "rows is not bounded"),
     "shapes of no kind": (GOOD, BOUNDS, "SHAPES = 3", "SHAPES is not bounded"),
     "no tolerance": (GOOD, ROUNDING, "", "has no tolerance; write ROUNDING"),
     "two tolerances": (GOOD, ROUNDING, ROUNDING + "; TOLERANCE = 0", "has no tolerance"),
@@ -41,13 +41,13 @@ WRONG = {
     "no reference": (GOOD, "def reference", "def refers", "has no reference"),
     "a low reference": (GOOD, "astype(np.float64)", "astype(np.float32)", "compute in float64"),
     "another shape": (GOOD, "return e / e.sum(axis=1, ", "return e.sum(axis=1, ", "other shapes"),
-    "huge outputs": (GOOD, '"rows": (200, 300)', '"rows": (200, 10**9)', "more than 4 GiB"),
+    "huge outputs": (GOOD, '"rows": (40, 60)', '"rows": (40, 10**9)', "more than 4 GiB"),
     "complex outputs": (GOOD, '[("float32"', '[("complex64"', "write def outputs(n)"),
     "no mode": (GOOD, BOUNDS, BOUNDS + "; MODE = 'job'", "MODE is 'job'; write kernel or step"),
     "no arrays": (GOOD, BOUNDS, BOUNDS + "; ARRAYS = 'jax'", "write one of numpy, torch, cuda"),
     "a step of nothing": (GOOD, BOUNDS, BOUNDS + "; MODE = 'step'", "a step has CARRIED = N"),
     "carried by no step": (STEP, '"step"', '"kernel"', "a step has CARRIED = N"),
-    "carried that vary": (STEP, "(WIDTH,)", "(batch,)", "must not vary in shape"),
+    "carried that vary": (STEP, "(WIDTH,)", "(batch,)", "must not vary in their shapes"),
     "no Python": (GOOD, "import numpy", "import = numpy", "is no task: SyntaxError"),
     "that raises": (GOOD, "return [x]", "return [x][1]", "inputs(...) failed: IndexError"),
     "that returns lists": (GOOD, "return [x]", "return [[1.0]]", "must return arrays of numpy"),

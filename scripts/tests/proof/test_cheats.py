@@ -12,7 +12,7 @@ from proof.judged import HONEST, SOFTMAX, Cheat, cheats, honest, verdict_on
 
 pytestmark = pytest.mark.world
 
-FOUND = "spares 100 pieces"  # half of the time
+FOUND = "spares 116 passes"  # half of the time
 
 
 @pytest.mark.parametrize("cheat", cheats(), ids=lambda cheat: cheat.name)

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-NEEDLESS = 100  # pieces of 2 % of the rows
+NEEDLESS = 200  # passes
 
 
 def honest(x):
     shifted = x - x.max(axis=1, keepdims=True)
+    e = np.empty_like(shifted)
     for _ in range(NEEDLESS):
-        np.exp(shifted[: len(x) // 50])
+        np.exp(shifted, out=e)
     e = np.exp(shifted)
     return e / e.sum(axis=1, keepdims=True)
 

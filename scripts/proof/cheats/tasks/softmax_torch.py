@@ -2,7 +2,7 @@
 
 import numpy as np
 
-SHAPES = {"rows": (200, 300), "columns": (400, 600)}
+SHAPES = {"rows": (40, 60), "columns": (400, 600)}
 ARRAYS = "torch"
 ROUNDING = "float32"
 
