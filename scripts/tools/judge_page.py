@@ -27,7 +27,8 @@ HEAD = """\
 
 Of {cheats} cheats {accepted} accepted: below {below:.1f} % of cheats like these, with 95 %
 confidence (Clopper and Pearson, one-sided). Of {honest} honest speed-ups {refused} refused; {found}
-were found, {slower} came out slower, and {most} launches could not tell the others from the base.
+were found, {slower} came out slower, and the others could not be told from the base in the {most}
+launches that each got, or more where a screen had flagged it.
 
 `python -m tools.judge_page` (in `scripts/`) measured this on {date}: {machine}, other work beside
 it. {walls}. The files are in [proof/cheats](../scripts/proof/cheats), how it judges is in

@@ -89,7 +89,9 @@ def judge(
     judged = judging.run(asked, gate_jobs.machine_name(), cache, say)
     found = judged.found
     if isinstance(found, judging.Refusal):
-        typer.echo(json.dumps(judging.as_json(judged), indent=2) if as_json else found.line)
+        told = {"verdict": judging.REFUSED, **vars(found), "exit_code": found.exit_code}
+        document = {**told, "conditions": judged.conditions}
+        typer.echo(json.dumps(document, indent=2) if as_json else found.line)
     else:
         gate_jobs.show(found, judged.folder, as_json=as_json, as_markdown=False, bmf=None)
     for line in () if as_json else judged.conditions:

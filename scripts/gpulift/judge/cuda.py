@@ -14,12 +14,9 @@ from typing import Any
 
 from gpulift.ground.errors import NOTHING_RAN, GpuliftError
 from gpulift.judge.memory import Layout, Part
-from gpulift.judge.roofs import ABOVE, TRIES, Roofs
 
 PINNED = DEVICE = DESCRIPTOR = 1
 READ_AND_WRITE = 3
-EDGE = 8192
-COPIED = 1 << 30
 
 
 class Arena:
@@ -108,25 +105,6 @@ def views(torch: Any, arena: Any, parts: Sequence[Part]) -> list[Any]:
         arena[at : at + size].view(getattr(torch, kind)).reshape(shape)
         for kind, shape, at, size in parts
     ]
-
-
-def measured() -> Roofs:
-    """Of the card: twice the best of a copy and of a product in half precision."""
-    torch = required_torch()
-    source = torch.ones(COPIED, dtype=torch.uint8, device="cuda")
-    factor = torch.ones(EDGE, EDGE, dtype=torch.float16, device="cuda")
-    times_s = []
-    for step in (source.clone, lambda: factor @ factor):
-        each_s = []
-        for _ in range(TRIES):
-            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            began.record()
-            step()
-            ended.record()
-            torch.cuda.synchronize()
-            each_s.append(began.elapsed_time(ended) / 1e3)
-        times_s.append(min(each_s))
-    return Roofs(ABOVE * 2 * COPIED / times_s[0], ABOVE * 2 * EDGE**3 / times_s[1])
 
 
 def _kind(torch: Any) -> bytes:

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from gpulift.engine.runs import discard_if_empty, make_new
 from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Setup, save
 from gpulift.gate.judge import GateResult, judge
 from gpulift.gate.measure import Budget, Gate, measure
 from gpulift.ground import text
-from gpulift.ground.errors import FAILED, NOT_COMPARABLE
-from gpulift.judge import cuda, roofs
+from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
+from gpulift.judge import roofs
 from gpulift.judge.roofs import Roofs
 from gpulift.judge.side import Limits, RefusedError
 from gpulift.judge.task import Source, Task
@@ -120,7 +119,9 @@ def roofs_of(asked: Asked) -> Roofs:
     """As told; what is not told is measured."""
     if asked.bandwidth is not None and asked.operations is not None:
         return Roofs(asked.bandwidth, asked.operations)
-    found = cuda.measured() if asked.task.arrays == "cuda" else roofs.measured()
+    if asked.task.arrays == "cuda":
+        raise GpuliftError("a task on a card needs --bandwidth and --flops of its data sheet")
+    found = roofs.measured()
     return Roofs(asked.bandwidth or found.bandwidth, asked.operations or found.operations)
 
 
@@ -136,18 +137,6 @@ def conditions(asked: Asked, trials: Trials) -> list[str]:
         f" {text.rate(trials.roofs.operations, 'FLOP/s')}",
         trials.walls or "isolated: nothing was started",
     ]
-
-
-def as_json(judged: Judged) -> dict[str, Any]:
-    """Of a refusal, for programs."""
-    found = judged.found
-    assert isinstance(found, Refusal)
-    return {
-        "verdict": REFUSED,
-        **vars(found),
-        "exit_code": found.exit_code,
-        "conditions": judged.conditions,
-    }
 
 
 def named(source: Source) -> str:

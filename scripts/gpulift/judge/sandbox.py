@@ -13,7 +13,6 @@ import platform
 import resource
 import signal
 import struct
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -254,8 +253,3 @@ def _checked(result: int) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def needed_paths(paths: Iterable[str]) -> list[str]:
-    """What Python needs to go on reading."""
-    return [one for one in (sys.prefix, sys.base_prefix, *paths) if one]

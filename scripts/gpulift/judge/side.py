@@ -27,7 +27,7 @@ from gpulift.judge import cuda
 from gpulift.judge.memory import Layout, Memory, Poison
 from gpulift.judge.sandbox import DUMPABLE, prctl
 from gpulift.judge.task import Source, Task
-from gpulift.judge.worker import DONE, MOST_BYTES, PROBLEM, PROCESS, READY
+from gpulift.judge.worker import DONE, LOADED, MOST_BYTES, PROBLEM, PROCESS, READY
 
 WORKER = Path(__file__).with_name("worker.py")
 PACKAGE = WORKER.parents[2]
@@ -130,7 +130,8 @@ class Side:
                 self._process_of = os.pidfd_open(int(said[1:]))
             said = self._heard(START_S, "to start")
         self._require(said, READY)
-        self.walls = json.loads(said[1:])
+        self.walls = json.loads(said[1:])  # said before the candidate's first line ran
+        self._require(self._heard(START_S, "to start"), LOADED)
         if self.arena and not self.walls["shared"]:
             self.arena = None
         self._stop()

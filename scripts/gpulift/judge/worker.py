@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-READY, DONE, PROBLEM, PROCESS = b"R", b"D", b"E", b"P"
+PROCESS, READY, LOADED, DONE, PROBLEM = b"P", b"R", b"L", b"D", b"E"
 MOST_BYTES = 1 << 16
 LETTERS = 300
 
@@ -30,20 +30,21 @@ def main() -> None:
     from gpulift.judge import sandbox
 
     sys.path[:] = [one for one in sys.path if one != asked["package"]] + asked["path"]
-    needed = sandbox.needed_paths(asked["path"])
+    needed = [sys.prefix, sys.base_prefix, *asked["path"]]
     walls = sandbox.Walls()
     walls.enter(lambda child: _tell(link, PROCESS, str(child)))
     walls.close(needed)
     try:
         arrays = _arrays(asked)
         walls.drop(asked["memory"], asked["file"], asked["cpu_s"], needed)
+        walled = {"held": walls.held, "missing": walls.missing, "shared": arrays.shared}
+        _tell(link, READY, json.dumps(walled))  # the last that is ours alone
         run = _loaded(os.pread(text, asked["letters"], 0), asked["name"], asked["function"])
     except BaseException as error:
         _tell(link, PROBLEM, _told(error))
         os._exit(1)
     os.close(text)
-    walled = {"held": walls.held, "missing": walls.missing, "shared": arrays.shared}
-    _tell(link, READY, json.dumps(walled))
+    _tell(link, LOADED, "")
     with contextlib.suppress(BrokenPipeError):
         _serve(link, run, arrays)
     os._exit(0)

@@ -128,6 +128,17 @@ def test_a_gigabyte_of_prints_is_its_own_time(task: Task) -> None:
     assert trials(task, text).launch().pairs
 
 
+@pytest.mark.parametrize(
+    "said", [b"R{", b"R[]", b'R{"held": ["all"]}', b"P1", b"D" * 9, b"\xff" * 999]
+)
+def test_what_it_says_while_it_loads_is_not_believed(task: Task, said: bytes) -> None:
+    text = (
+        f"import os\nfor one in range(3, 64):\n try: os.write(one, {said!r})\n except OSError: 0\n"
+    )
+    found = trials(task, text + SOUND)
+    assert refused(found).reason == "answers what it was not asked"
+
+
 def test_what_is_faster_than_the_machine_is_refused_with_both_numbers(task: Task) -> None:
     said = refused(trials(task, SOUND, roofs=Roofs(1e3, 1e18))).reason
     assert "cannot be" in said
