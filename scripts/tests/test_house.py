@@ -12,17 +12,19 @@ from tests.conftest import CHECKOUT
 
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
-    *("ground", "records", "engine", "ranks", "verdicts", "gate", "analysis"),
+    *("ground", "records", "engine", "ranks", "verdicts", "gate", "judge", "analysis"),
     *("report", "exchange", "advise", "watch", "fleet", "commands", "cli", "__main__"),
 )
 WALLS = {  # products of their own: all that they may stand on
     "gate": {"ground", "records", "engine", "verdicts"},
+    "judge": {"ground", "engine", "verdicts", "gate"},
     "watch": {"ground", "records", "engine"},
     "ranks": {"ground", "records", "engine"},
     "advise": {"ground", "records", "verdicts", "analysis"},
 }
 DOORS = {  # what may use them
-    "gate": {"analysis", "commands", "report"},
+    "gate": {"analysis", "commands", "judge", "report"},
+    "judge": {"commands"},
     "watch": {"commands"},
     "fleet": {"commands"},
     "ranks": {"commands", "fleet"},

@@ -320,7 +320,7 @@ def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: 
         mode=COMMANDS,
         base=base,
         head=head,
-        machine=_machine(),
+        machine=machine_name(),
         certificate="",
         seed=asked.seed,
         rows=tuple(rows.values()),
@@ -358,7 +358,7 @@ def pairs_of_launch(each_s: float) -> int:
     return max(1, min(MOST_PAIRS, int(SHORT_S / max(each_s, 1e-3)) - 1 | 1))
 
 
-def _machine() -> str:
+def machine_name() -> str:
     """The processor, and how many cores of it there are."""
     try:
         model = CPU_MODEL.search(MODEL_FILE.read_text("utf-8", "replace"))

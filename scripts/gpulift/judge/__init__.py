@@ -1,0 +1,1 @@
+"""A candidate against a reference, where the candidate may be written to win."""

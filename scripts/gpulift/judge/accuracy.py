@@ -1,0 +1,66 @@
+"""How far an output is from its reference: all errors of it, not one norm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Unit roundoff of what a task may be computed in.
+UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# Rounding errors of n terms, taken for independent, stay within lambda * sqrt(n) units with
+# probability 1 - 2 n exp(-lambda^2 / 2); Higham and Mary, SIAM J. Sci. Comput. 41 (2019), A2815.
+LAMBDA = 7.0
+SMALLEST = 1e-300  # that is allowed, so that nothing is divided by zero
+TYPICAL = 4.0  # a root mean square is so many times less than what the worst of them may be
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What each error may be: `relative` to the scale of its element, and `absolute`."""
+
+    relative: float
+    absolute: float
+
+    @staticmethod
+    def of_rounding(kind: str, terms: float) -> Rule:
+        """Of sums of that many terms, and the rounding of the output."""
+        smallest = {"float16": 6e-8}.get(kind, 1e-37)  # what flushes to zero
+        return Rule(LAMBDA * (math.sqrt(max(1.0, terms)) + 1) * UNITS[kind], smallest)
+
+
+EXACT = Rule(0.0, 0.0)
+
+
+def problem(found: NDArray[Any], wanted: NDArray[Any], scale: NDArray[Any], rule: Rule) -> str:
+    """What is wrong with an output; empty where it is right.
+
+    NaN is right where the reference has one and nowhere else, and so is either infinity.
+    """
+    if rule == EXACT:
+        wrong = int(np.sum(found != wanted)) - int(np.sum((found != found) & (wanted != wanted)))
+        return f"{wrong} of {found.size} values differ" if wrong else ""
+    values, expected = found.astype(np.float64), np.asarray(wanted, dtype=np.float64)
+    if (np.isnan(values) != np.isnan(expected)).any():
+        return "NaN is not where the reference has it"
+    infinite = np.isinf(expected) | np.isinf(values)
+    if (values[infinite] != expected[infinite]).any():
+        return "infinity is not where the reference has it"
+    plain = ~(infinite | np.isnan(expected))
+    allowed = rule.relative * np.abs(scale[plain]) + rule.absolute
+    with np.errstate(over="ignore"):  # of what is off by far
+        errors = np.abs(values[plain] - expected[plain]) / np.maximum(allowed, SMALLEST)
+        typical = math.sqrt(np.mean(errors**2)) if errors.size else 0.0
+    worst = float(errors.max(initial=0.0))
+    if worst > 1:
+        share = float(np.mean(errors > 1))
+        return f"errors up to {worst:.3g} times what is allowed, in {100 * share:.3g} % of values"
+    if typical * TYPICAL > 1:
+        return (
+            f"errors are {typical:.3g} of what is allowed in the root mean square, where"
+            f" 1/{TYPICAL:g} is: a lower precision than the task's"
+        )
+    return ""

@@ -1,0 +1,163 @@
+"""Candidates that break: the judge survives, says which side it was, and has the other's number."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from gpulift.gate.evidence import BASE, HEAD
+from gpulift.judge.roofs import Roofs
+from gpulift.judge.run import refusal
+from gpulift.judge.side import Limits, RefusedError
+from gpulift.judge.task import Source, Task, read_task
+from gpulift.judge.trials import Trials
+
+pytestmark = pytest.mark.world
+
+TASK = """
+import numpy as np
+SHAPES = {"n": (1000, 2000)}
+ROUNDING = "float32"
+def inputs(rng, n): return rng.random(n, np.float32)
+def outputs(n): return [("float32", (n,))]
+def terms(n): return 1
+def reference(x): return 2.0 * x.astype(np.float64)
+def work(n): return 8 * n, n
+"""
+SOUND = "def run(x): return x + x"
+CALL_S = 3.0
+FAR = Roofs(1e18, 1e18)
+
+BREAKS = {
+    "hangs": ("while True: pass", "hangs"),
+    "sleeps": ("import time; time.sleep(1e6)", "hangs"),
+    "stops itself": ("import os, signal; os.kill(0, signal.SIGSTOP)", "PermissionError"),
+    "crashes": ("import ctypes; ctypes.string_at(0)", "crashed: SIGSEGV"),
+    "aborts": ("import os; os.abort()", "ended|crashed"),
+    "ends": ("import os; os._exit(0)", "ended with code 0"),
+    "exits": ("import sys; sys.exit('done')", "SystemExit: done"),
+    "raises": ("raise ValueError('no \\x1b[31mred')", r"ValueError: no \\x1b\[31mred"),
+    "forks": ("import os; os.fork()", "PermissionError|BlockingIOError"),
+    "eats memory": ("held = bytearray(1 << 40)", "MemoryError"),
+    "eats memory in pieces": (
+        "held = []\n while True: held.append(bytearray(1 << 24))",
+        "MemoryError|crashed",
+    ),
+    "fills the disk": (
+        "file = open('/tmp/filled', 'wb')\n while True: file.write(b'1' * (1 << 22))",
+        "OSError: .*No space left",
+    ),
+    "writes outside": ("open('/etc/judged', 'w')", "Read-only file system|Permission denied"),
+    "writes where it was called": (f"open({str(Path.home() / 'judged')!r}, 'w')", "OSError|Perm"),
+    "kills its parent": ("import os; os.kill(os.getppid(), 9)", "PermissionError"),
+    "kills all": ("import os; os.kill(-1, 9)", "PermissionError"),
+    "opens a socket": ("import socket; socket.socket()", "PermissionError"),
+    "traces": (
+        "import ctypes\n if ctypes.CDLL(None).ptrace(0, 0, 0, 0) < 0: raise OSError('none')",
+        "OSError: none",
+    ),
+    "starts threads without end": (
+        "import threading, time\n"
+        " while True: threading.Thread(target=time.sleep, args=(99,)).start()",
+        "can't start new thread|MemoryError|crashed|hangs",
+    ),
+    "becomes root": ("import os; os.setuid(0)\n open('/etc/shadow', 'a')", "Error"),
+    "returns nothing": ("return None", "returns object"),
+    "returns two": ("return x, x", "returns 2 outputs"),
+    "returns another type": ("return (x + x).astype('float64')", "returns float64"),
+    "changes its input": ("x += x\n return x", "read-only"),
+}
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    file = tmp_path_factory.mktemp("task") / "double.py"
+    file.write_text(TASK, encoding="utf-8")
+    return read_task(file)
+
+
+def trials(task: Task, head: str, base: str = SOUND, roofs: Roofs = FAR) -> Trials:
+    sources = {
+        side: Source(side, side, text.encode()) for side, text in ((BASE, base), (HEAD, head))
+    }
+    return Trials(task, sources, roofs, Limits(CALL_S, 1 << 30))
+
+
+def refused(found: Trials) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        found.launch()
+    return caught.value
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_head_that_breaks_is_named_and_the_base_stands(task: Task, name: str) -> None:
+    body, reason = BREAKS[name]
+    found = trials(task, f"def run(x):\n {body}")
+    before = len(os.listdir("/proc/self/fd"))
+    error = refused(found)
+    said = refusal(found, error)
+    assert error.side == HEAD
+    assert re.search(reason, error.reason), error.reason
+    assert said.exit_code == 1
+    assert said.other == BASE
+    assert said.other_s
+    assert 0 < said.other_s < CALL_S
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_base_that_breaks_is_nothing_to_compare_with(task: Task) -> None:
+    found = trials(task, SOUND, "def run(x): return x[:1]")
+    said = refusal(found, refused(found))
+    assert (said.side, said.other, said.exit_code) == (BASE, HEAD, 4)
+    assert said.other_s
+
+
+def test_two_that_break_leave_no_number(task: Task) -> None:
+    found = trials(task, "import os; os._exit(3)", "raise ValueError")
+    said = refusal(found, refused(found))
+    assert said.other_s is None
+    assert said.line.endswith("is refused, too")
+
+
+def test_a_gigabyte_of_prints_is_its_own_time(task: Task) -> None:
+    text = "for _ in range(1 << 10): print('1' * (1 << 20))\ndef run(x): return x + x"
+    assert trials(task, text).launch().pairs
+
+
+@pytest.mark.parametrize(
+    "said", [b"R{", b"R[]", b'R{"held": ["all"]}', b"P1", b"D" * 9, b"\xff" * 999]
+)
+def test_what_it_says_while_it_loads_is_not_believed(task: Task, said: bytes) -> None:
+    text = (
+        f"import os\nfor one in range(3, 64):\n try: os.write(one, {said!r})\n except OSError: 0\n"
+    )
+    found = trials(task, text + SOUND)
+    assert refused(found).reason == "answers what it was not asked"
+
+
+def test_what_is_faster_than_the_machine_is_refused_with_both_numbers(task: Task) -> None:
+    said = refused(trials(task, SOUND, roofs=Roofs(1e3, 1e18))).reason
+    assert "cannot be" in said
+    assert "1.00 kB/s" in said
+
+
+def test_a_process_that_is_not_asked_does_not_run(task: Task) -> None:
+    """Its threads would work ahead, or slow the other side down."""
+    text = (
+        "import threading, time\ncount = [0]\n"
+        "def work():\n while True: count[0] += 1; time.sleep(0.001)\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "def run(x):\n"
+        " if count[0] > 200: raise ValueError('ran meanwhile')\n"
+        " return x + x"
+    )
+    found = trials(task, text)
+    with found._side(0, HEAD) as side:
+        side.ready()
+        time.sleep(1.0)
+        given = [found._fresh(found.task.drawn()) for _ in range(2)]
+        found._window(side, 0, given, 0.0)

@@ -1,0 +1,39 @@
+"""No cheat is believed, and no honest speed-up is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from gpulift.judge.side import RefusedError
+from gpulift.verdicts.decision import IMPROVED
+from proof.judged import HONEST, SOFTMAX, Cheat, cheats, honest, verdict_on
+
+pytestmark = pytest.mark.world
+
+FOUND = "spares 116 passes"  # half of the time
+
+
+@pytest.mark.parametrize("cheat", cheats(), ids=lambda cheat: cheat.name)
+def test_no_cheat_is_accepted(cheat: Cheat) -> None:
+    found = verdict_on(cheat.task, cheat.source)
+    if isinstance(found, RefusedError):
+        assert found.side == "head"
+        assert cheat.refused, f"it does what the base does, and was refused: {found}"
+    else:
+        assert not cheat.refused, f"it is wrong, and came out as {found.verdict}"
+        assert found.verdict != IMPROVED
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_no_honest_speed_up_is_refused(name: str) -> None:
+    found = verdict_on(SOFTMAX, honest(name))
+    assert not isinstance(found, RefusedError), found
+    assert found.verdict == IMPROVED or name != FOUND
+
+
+def test_the_set_is_as_large_as_it_says() -> None:
+    families = Counter(cheat.name.partition("/")[0] for cheat in cheats())
+    assert (len(families), families.total(), len(HONEST)) == (12, 60, 20)
+    assert all(cheat.says.endswith(".") for cheat in cheats())
