@@ -110,9 +110,6 @@ def _of_records(folder: Path) -> Iterator[str]:
 
 def _wrong_arm(record: Record, arm: Arm) -> str:
     windows, gpu = arm.windows, record.context.gpu
-    turns = record.order.turns.get(record.arms.index(arm), ()) if record.order else ()
-    if arm.outcome == "ok" and sum(turns) != len(arm.window_s):
-        return f"{len(arm.window_s)} windows in {sum(turns)} turns of its blocks"
     highest_hz = gpu.facts.get("max_sm_clock_hz") if gpu else None
     if highest_hz and max(windows.sm_clock_hz, default=0.0) > BEYOND * float(highest_hz):
         return f"its clock is above the card's {float(highest_hz) / 1e6:.0f} MHz"

@@ -6,13 +6,13 @@ import math
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from subprocess import run
 from typing import Any
 
 from gpulift.commands import plausible
@@ -114,6 +114,8 @@ def _problems(
         yield f"it was edited: the hash of {part} is another"
     if key := sealed.difference(held.says, says):
         yield f"its windows give something else than it says: {key.removeprefix('.')}"
+    if not all(map(COMMIT.fullmatch, (says["base"], says["head"]))):
+        yield "its commits are no hashes"
     for control in result.controls:
         if not control.passed:
             yield f"control {control.name} {control.state}: {control.said}"
@@ -203,8 +205,6 @@ def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
     if found.problems:
         raise GpuliftError("it does not hold, so that nothing is measured again", errors.FAILED)
     origin = found.origin
-    if not all(map(COMMIT.fullmatch, (origin.base, origin.head))):
-        raise GpuliftError("its commits are no hashes")
     if not set(AGAIN.values()).issuperset(origin.options) or origin.script.startswith("-"):
         raise GpuliftError("it has options that no certificate keeps")
     sides = [f"--base={origin.base}", f"--head={origin.head}", f"--seed={says['seed'] + 1}"]
@@ -216,11 +216,9 @@ def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
         program = [sys.executable, "-m", "gpulift"]
         command = [*program, "gate", *sides, *card, *out, *origin.words]
         callers = [int(one) for one in (os.environ.get(JOB_ENVIRONMENT),) if one]
-        done = subprocess.run(command, stdout=sys.stderr, pass_fds=callers, check=False)
+        code = run(command, stdout=2, pass_fds=callers, check=False).returncode
         if not file.is_file():
-            raise GpuliftError(
-                "nothing was measured again, see above", done.returncode or errors.FAILED
-            )
+            raise GpuliftError("nothing was measured again, see above", code or errors.FAILED)
         return held_against(says, verified(file).says)
 
 

@@ -111,7 +111,8 @@ def _row(one: Any) -> dict[str, Any]:
 def write(gate: Path, file: Path) -> str:
     """Writes the certificate of a gate, unless a control did not pass; what was done, in words."""
     held = [(name, _public(lines)) for name, lines in _evidence(gate)]
-    with _unpacked(held) as folder:
+    with temporary_folder() as folder:
+        _unpack(held, folder)
         result = judge(read_evidence(folder))
     if bad := next((one for one in result.controls if not one.passed), None):
         return f"no certificate: control {bad.name} {bad.state}"
@@ -164,19 +165,18 @@ def read(file: Path) -> Sealed:
         if not sound or (one.file.endswith(".json") and len(one.lines) != 1):
             told = visible(one.file[: 2 * SHOWN])
             raise RecordError(f"{file}: the part {told!r} is as no gate writes it")
-    try:
-        canonical(raw)
-    except RecursionError:
-        raise RecordError(f"{file}: is nested too deeply") from None
     return sealed
 
 
 @contextmanager
 def evidence_of(sealed: Sealed, file: Path) -> Iterator[Path]:
     """The folder that it was made of; errors of what is read there name the file."""
-    with _unpacked([(one.file, one.lines) for one in sealed.parts]) as folder:
+    with temporary_folder() as folder:
         try:
+            _unpack([(one.file, one.lines) for one in sealed.parts], folder)
             yield folder
+        except RecursionError:
+            raise RecordError(f"{file}: is nested too deeply") from None
         except GpuliftError as error:
             told = str(error).replace(str(folder), str(file))
             raise GpuliftError(told, error.exit_code) from None
@@ -239,14 +239,11 @@ def _public(value: Any) -> Any:
     return [_public(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-@contextmanager
-def _unpacked(parts: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Iterator[Path]:
-    with temporary_folder() as folder:
-        for name, lines in parts:
-            file = folder / name
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-            except OSError as error:
-                raise write_error(file, error) from None
-        yield folder
+def _unpack(parts: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], folder: Path) -> None:
+    for name, lines in parts:
+        file = folder / name
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+        except OSError as error:
+            raise write_error(file, error) from None
