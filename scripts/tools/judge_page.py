@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gpulift.commands.gate_jobs import machine_name
+from gpulift.gate.conditions import processor
 from gpulift.gate.judge import describe
 from gpulift.ground.text import visible
 from gpulift.judge.side import RefusedError
@@ -105,7 +105,7 @@ def page(found: Sequence[Row], true: Sequence[Row], walls: str) -> str:
         slower=words.count(REGRESSED),
         most=MOST,
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        machine=machine_name(),
+        machine=processor(),
         walls=walls[:1].upper() + walls[1:],
     )
     lines = (*(row.line for row in found), HONEST_HEAD, *(row.line for row in true))

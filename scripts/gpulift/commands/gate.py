@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,17 +17,25 @@ from gpulift.commands.selecting import SameFilter
 from gpulift.commands.shared import Gpu, options_given
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty
-from gpulift.gate import job_output
+from gpulift.gate import job_output, sealed
 from gpulift.gate import output as gate_output
 from gpulift.gate.attribution import attribute, beside
 from gpulift.gate.builds import Build, BuildFailed, find_build, own_build, require_known
 from gpulift.gate.environments import Sides, asked_environments, find_sides
-from gpulift.gate.evidence import COMMANDS, Evidence, read_evidence, require_one_machine, save
+from gpulift.gate.evidence import (
+    COMMANDS,
+    Evidence,
+    Origin,
+    read_evidence,
+    require_one_machine,
+    save,
+)
 from gpulift.gate.judge import GateResult, RowResult, judge
 from gpulift.gate.launches import GateRecords, read_records
 from gpulift.gate.measure import measure
 from gpulift.gate.metrics import Metric
 from gpulift.gate.programs import Settings
+from gpulift.gate.same import Outputs
 from gpulift.gate.setup import Asked, make_gate, make_setup, require_sound
 from gpulift.ground.arguments import (
     Filter,
@@ -69,6 +78,8 @@ OF_JOBS = {  # what only a gate of somebody's command takes
     "plant": "--plant",
     "threshold": "--threshold",
     "timeout": "--timeout",
+    "equal": "--same",
+    "tolerance": "--tolerance",
 }
 OF_TECHNIQUES = {
     "filter": "--filter",
@@ -77,6 +88,12 @@ OF_TECHNIQUES = {
     "explain": "--explain",
 }
 TOOLS = ("--gbench", "--nvbench", "--pytest")
+NOT_AGAIN = ("base", "head", "same", "command", "out", "seed", "gpu", "explain")
+AGAIN = {  # what a certificate keeps of a command line, for a second measurement
+    name: option
+    for name, option in {**MEASURED_WITH, **OF_JOBS, **OF_TECHNIQUES}.items()
+    if name not in NOT_AGAIN
+}
 
 
 @dataclass(frozen=True)
@@ -215,6 +232,26 @@ def gate(
     timeout: Annotated[
         float, typer.Option(help="Seconds that a run of a command, or its set-up, may take.")
     ] = gate_jobs.TIMEOUT_S,
+    equal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--same",
+            metavar="OUTPUT",
+            help="Of a command: a file that it writes, or stdout:REGEX, which every run of both"
+            " sides must have alike, else the exit code is 4; may be repeated.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Of --same: how far numbers may be apart, as a fraction.")
+    ] = 0.0,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            parser=named,
+            metavar="FILE.json",
+            help="Write all that was measured into one file, which `verify FILE.json` checks.",
+        ),
+    ] = None,
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Of a command: a comment for a pull request.")
     ] = False,
@@ -229,6 +266,10 @@ def gate(
     4 not comparable, 5 inconclusive.
 
     Without a command it judges gpulift's own techniques, built at both references.
+
+    gate --base main --same loss.txt -- python train.py
+
+    gate --base main --certificate faster.json -- python train.py
     """
     started_s = time.monotonic()
     doors = gate_jobs.doors(same, command, gbench, nvbench, pytest)
@@ -243,6 +284,12 @@ def gate(
     require_above_0("--arm-time", arm_time)
     if junit is not None:
         require_free(junit, None, gate_output.JUNIT_BEGINNING)
+    origin = _origin(context, command)
+    if certificate is not None:
+        require_free(certificate, None, sealed.BEGINNING)
+        sealed.require_public(origin)
+        if environments is not None:
+            raise GpuliftError("--certificate is of two commits: give --base, no interpreters")
     limit_s = None if budget is None else time_s("--budget", budget)
     changes = {} if replay is not None else thresholds.read(thresholds_file)
     if replay is not None:
@@ -268,6 +315,9 @@ def gate(
                 gpu=gpu,
                 seed=seed,
                 out=out,
+                same=Outputs(tuple(equal or ()), tolerance),
+                origin=origin,
+                certified=certificate is not None,
             ),
             gate_jobs.callers_environment(),
         )
@@ -284,11 +334,29 @@ def gate(
             started_s,
             environments,
             changes,
+            origin,
+            certificate is not None,
         )
         result, folder = _measured(asked, explain)
     explained = [] if explain is None else gate_output.rows_of(result, explain)
     _show(result, folder, Shown(as_json, as_markdown, github, explained, junit, bmf))
+    if certificate is not None:
+        say(sealed.write(folder, certificate))
     raise typer.Exit(result.exit_code)
+
+
+def _origin(context: typer.Context, command: Sequence[str] | None) -> Origin:
+    """What was asked for, but for the commits, which are not known yet."""
+    given = {name: context.params[name] for name in AGAIN if options_given(context, {name: ""})}
+    options = {
+        AGAIN[name]: tuple("" if one is True else str(one) for one in value)
+        for name, held in given.items()
+        for value in [held if isinstance(held, list) else [held]]
+    }
+    positional = context.params["same"]
+    script = positional or "" if not command else ""
+    began_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return Origin("", "", options, script, tuple(command or ()), {}, began_at)
 
 
 def _require_alone(context: typer.Context) -> None:
@@ -324,6 +392,9 @@ def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
     require_sound(asked)
     sides = _sides(asked)
     base, head, infos = sides.base, sides.head, sides.head_infos
+    doubt = base.context.build.doubt or head.context.build.doubt
+    if asked.certified and doubt:
+        raise GpuliftError(f"--certificate is of commits, and a side was {doubt}")
     setup = make_setup(asked, base, head, sides.base_infos, infos)
     if explain is not None:
         gate_output.rows_of(judge(Evidence(setup)), explain)  # refuses a name that is none

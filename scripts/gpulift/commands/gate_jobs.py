@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
 import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,9 +18,9 @@ import typer
 
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty, make_new
-from gpulift.gate import job_output
+from gpulift.gate import conditions, job_output
 from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
-from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Row, Setup, save
+from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Origin, Row, Setup, save
 from gpulift.gate.git import of_no_git
 from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, environment_of
 from gpulift.gate.judge import GateResult, judge
@@ -29,6 +28,7 @@ from gpulift.gate.measure import Budget, Gate, measure
 from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading, Untimed, read_all
 from gpulift.gate.pairs import Run
 from gpulift.gate.repositories import Repository, cache_folder
+from gpulift.gate.same import Outputs
 from gpulift.gate.setup import require_new
 from gpulift.gate.trials import first_runs
 from gpulift.ground import place
@@ -51,9 +51,8 @@ MOST_PAIRS = 5
 MORE = 1.5  # times that, of long commands, and never less than the usual time
 USUAL_S = 300.0
 PYTHONS = ("--base-python", "--head-python")
+CHANGED = "this checkout, or name --head"
 THE_SAME = "the same as the base, so that only noise can differ"
-CPU_MODEL = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
-MODEL_FILE = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,9 @@ class JobAsked:
     gpu: int | None
     seed: int
     out: Path | None
+    same: Outputs = field(default_factory=lambda: Outputs(()))
+    origin: Origin = field(default_factory=Origin)
+    certified: bool = False
 
     def __post_init__(self) -> None:
         require_above_0("--timeout", self.timeout_s)
@@ -134,7 +136,7 @@ def _run(
     job = _job(asked, environment)
     base, head, cache, checkout = _sides(asked, environment, held)
     base_run, head_run, head = first_runs(job, base, head, checkout, say)
-    setup = _setup(asked, job, base.name, head.name, base_run, head_run)
+    setup = _setup(asked, job, base, head, base_run, head_run)
     each_s = base_run.seconds + head_run.seconds
     pairs = pairs_of_launch(each_s)
     spent_s = clock.monotonic() - started_s
@@ -197,11 +199,13 @@ def _job(asked: JobAsked, environment: Mapping[str, str]) -> Job:
                 f"two metrics are called {twice}: name the group of one, as in (?P<loss>...)"
             )
         suite = Path(doors.command[0]).name
-        return Job(suite, doors.command, lambda run: read_all(metrics, run), limit_s, slowed)
+        return Job(
+            suite, doors.command, lambda run: read_all(metrics, run), limit_s, slowed, asked.same
+        )
     if asked.metrics:
         raise GpuliftError("--metric is for a command behind --; these tools say their own numbers")
-    if slowed:
-        raise GpuliftError("--plant is for a command behind --")
+    if slowed or asked.same.sources:
+        raise GpuliftError(f"{'--plant' if slowed else '--same'} is for a command behind --")
     path = environment.get("PATH", os.defpath)
     found = asked.pythons or shutil.which("python", path=path)
     suite, command, read = _tool(doors, "python" if found else "python3")
@@ -282,6 +286,8 @@ def _sides(
     base_commit = repository.commit(asked.base or "")
     if asked.head is None:
         head_commit, head_said = repository.as_it_is()
+        if asked.certified and head_commit != repository.commit("HEAD"):
+            raise GpuliftError(f"--certificate is of commits: commit the changes of {CHANGED}")
     else:
         head_commit = repository.commit(asked.head)
         head_said = f"{asked.head} ({head_commit[:7]})"
@@ -304,7 +310,9 @@ def _of_python(option: str, named: str, environment: Mapping[str, str]) -> JobSi
     return JobSide(named, Path.cwd(), environment_of(python, environment), python=python)
 
 
-def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: Run) -> Setup:
+def _setup(
+    asked: JobAsked, job: Job, base: JobSide, head: JobSide, first: Run, second: Run
+) -> Setup:
     """The rows that either side has, of which those with a number of both are measured."""
     names = [*first.values, *second.values, *first.untimed, *second.untimed]
     rows = {name: Row(job.suite, "", name) for name in names}
@@ -318,9 +326,9 @@ def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: 
     return Setup(
         method=DECISION_METHOD,
         mode=COMMANDS,
-        base=base,
-        head=head,
-        machine=machine_name(),
+        base=base.name,
+        head=head.name,
+        machine=conditions.processor(),
         certificate="",
         seed=asked.seed,
         rows=tuple(rows.values()),
@@ -332,6 +340,13 @@ def _setup(asked: JobAsked, job: Job, base: str, head: str, first: Run, second: 
         least_changes=changes,
         planted_by_command=bool(asked.plant),
         first_s={BASE: first.seconds, HEAD: second.seconds},
+        equal=asked.same.equal,
+        origin=replace(
+            asked.origin,
+            base=base.commit,
+            head=head.commit,
+            conditions=conditions.of_command(asked.gpu),
+        ),
     )
 
 
@@ -356,12 +371,3 @@ def _why_alone(name: str, base: Run, head: Run) -> tuple[str, str] | None:
 def pairs_of_launch(each_s: float) -> int:
     """An odd number, by the seconds of a pair."""
     return max(1, min(MOST_PAIRS, int(SHORT_S / max(each_s, 1e-3)) - 1 | 1))
-
-
-def machine_name() -> str:
-    """The processor, and how many cores of it there are."""
-    try:
-        model = CPU_MODEL.search(MODEL_FILE.read_text("utf-8", "replace"))
-    except OSError:
-        model = None
-    return f"{model[1] if model else 'this machine'}, {os.cpu_count()} cores"

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gpulift.commands import gate_jobs
+from gpulift.gate.conditions import processor
 from gpulift.gate.evidence import BASE, HEAD
 from gpulift.gate.repositories import cache_folder
 from gpulift.gate.setup import require_new
@@ -86,7 +87,7 @@ def judge(
         out=out,
     )
     cache = cache_folder(gate_jobs.callers_environment())
-    judged = judging.run(asked, gate_jobs.machine_name(), cache, say)
+    judged = judging.run(asked, processor(), cache, say)
     found = judged.found
     if isinstance(found, judging.Refusal):
         told = {"verdict": judging.REFUSED, **vars(found), "exit_code": found.exit_code}

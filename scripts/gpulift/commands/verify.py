@@ -1,16 +1,20 @@
-"""`gpulift verify ID`: measures a record's case again here; does it come out as predicted?"""
+"""`gpulift verify ID`: measures a record's case again here; does it come out as predicted?
+
+Of a file, the certificate of a gate: does it hold? See verify_file.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from gpulift.analysis import arms, prediction
-from gpulift.commands.citing import Id, Places
-from gpulift.commands.shared import Gpu, Out, print_json
+from gpulift.commands import verify_file
+from gpulift.commands.citing import Places
+from gpulift.commands.shared import Gpu, Out, options_given, print_json
 from gpulift.commands.verified import Verification, as_dict, lines, table
 from gpulift.engine import machine, measuring
 from gpulift.engine.again import axes_of, filter_of
@@ -28,10 +32,19 @@ from gpulift.verdicts.comparability import differences
 
 LEAST_LAUNCHES = 3
 NONE = "none"
+OF_RECORD = {"places": "--results", "launches": "--launches", "out": "--out"}
+OF_FILE = {"again": "--again", "as_markdown": "--markdown", "as_line": "--line"}
 
 
 def verify(
-    wanted: Id,
+    called: typer.Context,
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE.json",
+            help="gpulift:<gpu>/<id>, or the id's first digits; or a gate's certificate.",
+        ),
+    ],
     places: Places = None,
     launches: Annotated[
         int | None, typer.Option(help="New processes; as many as the record's run had, at least 3.")
@@ -39,8 +52,34 @@ def verify(
     gpu: Gpu = None,
     out: Out = None,
     as_json: Json = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Of a certificate: measure it anew in this checkout, which runs the command that"
+            " it names.",
+        ),
+    ] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Of a certificate: a comment of eight lines at most.")
+    ] = False,
+    as_line: Annotated[bool, typer.Option("--line", help="Of a certificate: one line.")] = False,
 ) -> None:
-    """Measure one record's case again here: do the new launches fall where the old ones predict?"""
+    """Measure one record's case again here: do the new launches fall where the old ones predict?
+
+    Or check the certificate of a gate, without a card: 1 where it does not hold; with --again also
+    where it is not confirmed, 5 where that cannot be told.
+
+    verify faster.json --markdown
+
+    verify faster.json --again
+    """
+    of_file = wanted.endswith(".json")
+    if given := options_given(called, OF_RECORD if of_file else OF_FILE):
+        what = "a record" if of_file else "a certificate, a file that ends in .json"
+        raise GpuliftError(f"{', '.join(given)}: of {what} alone")
+    if of_file:
+        _verify_file(Path(wanted), gpu, again, (as_json, as_markdown, as_line))
     record = find_record(wanted, places or machine.searched(), say)
     then = launches_of(record)
     bench = machine.find_bench()
@@ -61,6 +100,27 @@ def verify(
         console().print(table(found))
         typer.echo("\n".join(notes))
     raise typer.Exit(found.exit_code)
+
+
+def _verify_file(
+    file: Path, gpu: int | None, again: bool, forms: tuple[bool, bool, bool]
+) -> NoReturn:
+    if sum((*forms, again)) > 1:
+        raise GpuliftError("give one of --json, --markdown, --line and --again")
+    as_json, as_markdown, as_line = forms
+    found = verify_file.verified(file)
+    code = found.exit_code
+    if again:
+        code, said = verify_file.measured_again(found, gpu)
+    elif as_json:
+        print_json(verify_file.as_dict(found))
+        raise typer.Exit(code)
+    elif as_line:
+        said = [verify_file.one_line(found)]
+    else:
+        said = list(verify_file.markdown(found) if as_markdown else verify_file.lines(found, file))
+    typer.echo("\n".join(map(visible, said)))
+    raise typer.Exit(code)
 
 
 def launches_of(record: Record) -> tuple[Record, ...]:

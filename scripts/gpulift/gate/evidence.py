@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from gpulift.gate.pairs import PairedLaunch, read_launch
+from gpulift.gate.same import Equal
 from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError, RecordError
 from gpulift.ground.whole import write_whole
 from gpulift.records.decode import converted, parse_line
@@ -37,6 +38,7 @@ GATE_FILE = "gate.json"
 TWO_IN_ONE = "duet"
 ALTERNATING = "alternating processes"
 COMMANDS = "commands in turns"
+FLAGS = ("--all",)  # options that take no value
 WRITTEN_ALWAYS = ("least", "equivalent", "planted_size")  # no default stands for what is lost
 
 CASES = "cases"
@@ -143,6 +145,28 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where launches are from: both commits by their hashes, what `gate` was asked for, when, and
+    the machine in words by what they are of."""
+
+    base: str = ""
+    head: str = ""
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    script: str = ""
+    command: tuple[str, ...] = ()
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    began_at: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """What `gate` is called with, besides the two commits."""
+        held = [(name, one) for name, values in self.options.items() for one in values]
+        options = [name if name in FLAGS else f"{name}={one}" for name, one in held]
+        script = [self.script] if self.script else []
+        return [*options, *script, *(["--", *self.command] if self.command else [])]
+
+
+@dataclass(frozen=True)
 class Setup:
     """All that verdicts depend on besides the records; `unmeasurable` has reasons by row id; so do
     `broken`, of rows that the head of a command did not say, and `lost`, of those of which nothing
@@ -152,7 +176,8 @@ class Setup:
     The controls' `null_rows` and the `planted_size` (a fraction) are empty and 0 until known.
     `out_of_time` has the series that the budget ended; `unsteady` the rows that no filter asked for
     and that most of their trials in the certificate left inconclusive. `planted_by_command`: the
-    slow-down is in the work of a command of the user's, of which no one knows the size.
+    slow-down is in the work of a command of the user's, of which no one knows the size. `equal` was
+    the same in every run: else there are no verdicts.
     """
 
     method: str
@@ -176,6 +201,8 @@ class Setup:
     unsteady: tuple[Row, ...] = ()
     least_changes: Mapping[str, Fraction] = field(default_factory=dict)
     planted_by_command: bool = False
+    equal: tuple[Equal, ...] = ()
+    origin: Origin = Origin()
 
     @property
     def measurable(self) -> tuple[Row, ...]:

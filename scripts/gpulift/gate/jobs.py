@@ -17,6 +17,7 @@ from gpulift.gate.measure import Batch, Budget, BudgetOver
 from gpulift.gate.metrics import Finished, NoNumberError, Reading, Untimed
 from gpulift.gate.pairs import Dropped, Pair, PairedLaunch, Run, write_launch
 from gpulift.gate.processes import run_to_end
+from gpulift.gate.same import Outputs
 from gpulift.ground.programs import not_started, text_of
 from gpulift.ground.text import visible
 from gpulift.records.values import LARGEST
@@ -33,13 +34,14 @@ Say = Callable[[str], None]
 @dataclass(frozen=True)
 class JobSide:
     """Where a command runs as base or head, and what it gets for an environment; `root` has all
-    files of its commit, and `python` is its interpreter, where sides differ in that."""
+    files of its `commit`, and `python` is its interpreter, where sides differ in that."""
 
     name: str
     folder: Path
     environment: Mapping[str, str]
     root: Path | None = None
     python: Path | None = None
+    commit: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Job:
     read: Read
     limit_s: float
     slowed: tuple[str, ...] = ()  # the command with a slow-down in its work, if there is one
+    same: Outputs | None = None  # what all runs but those must have alike
 
 
 class RunFailed(Exception):
@@ -87,6 +90,8 @@ def run_once(job: Job, side: JobSide, out: Path, left_s: float) -> Run:
         rows = job.read(run)
     except NoNumberError as error:
         raise RunFailed(str(error)) from None
+    if job.same is not None:
+        job.same.require_equal(run)
     values = {name: row for name, row in rows.items() if isinstance(row, Reading)}
     untimed = {name: row for name, row in rows.items() if isinstance(row, Untimed)}
     for name, reading in values.items():
@@ -153,7 +158,7 @@ class Jobs:
                 raise BudgetOver
             place = self.base if real[side] == BASE else self.head
             slowed = batch.planted and side == HEAD and self.job.slowed
-            job = replace(self.job, command=self.job.slowed) if slowed else self.job
+            job = replace(self.job, command=self.job.slowed, same=None) if slowed else self.job
             try:
                 runs[side] = run_once(job, place, folder / f"{side}.out", left_s)
             except RunFailed as failed:

@@ -158,7 +158,7 @@ class Repository:
             own = prepared.own_environment(above, setup, environment)
         except OSError as error:
             raise write_error(above, error) from None
-        return JobSide(said, source / self.inside, own, source)
+        return JobSide(said, source / self.inside, own, source, commit=commit)
 
     def _above(self, commit: str, environment: Mapping[str, str]) -> Path:
         return self.cache(environment) / commit[:DIGITS]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.engine.runs import make_new
+from gpulift.gate import conditions
 from gpulift.gate.builds import FOLDER, Build
 from gpulift.gate.certificate import Certificate, find_certificate, sentence
-from gpulift.gate.evidence import ALTERNATING, TURNS, TWO_IN_ONE, Row, Setup
+from gpulift.gate.evidence import ALTERNATING, TURNS, TWO_IN_ONE, Origin, Row, Setup
 from gpulift.gate.measure import Budget, Gate, Say
 from gpulift.gate.programs import Program, Programs, Settings
 from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError, write_error
@@ -40,6 +41,8 @@ class Asked:
     started_s: float
     environments: tuple[str, str] | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)  # least changes by pattern
+    origin: Origin = field(default_factory=Origin)
+    certified: bool = False
 
     @property
     def until_s(self) -> float | None:
@@ -89,6 +92,12 @@ def make_setup(
         floors=covering.floors if covering else {},
         unsteady=_unsteady(unasked, covering) if covering else (),
         least_changes={row.id: asked_changes[row.id] for row in rows if row.id in asked_changes},
+        origin=replace(
+            asked.origin,
+            base=base.context.build.commit,
+            head=context.build.commit,
+            conditions=conditions.of_techniques(context),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from functools import wraps
 import pytest
 
 from gpulift import cli
-from gpulift.ground import later
+from gpulift.ground import later, place
 from gpulift.ground.errors import OK, USAGE
 
 pytestmark = pytest.mark.world
@@ -54,7 +54,7 @@ def test_every_help_says_the_same_where_imports_are_put_off_and_has_two_examples
         assert cli.main([*command.split(), "--help"]) == OK
         assert told[command] == capfd.readouterr().out, command
         if command in examples():
-            assert told[command].count(f"\n    {cli.place.PROGRAM} {command}") == 2
+            assert told[command].count(f"\n    {place.PROGRAM} {command}") == 2
     assert not HEAVY.intersection(imported)
     assert sum(name.startswith("gpulift.") for name in imported) <= MOST_OURS
 

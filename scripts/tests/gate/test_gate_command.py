@@ -19,6 +19,7 @@ import typer
 
 from gpulift.commands import gate as gate_command
 from gpulift.commands.gate import gate
+from gpulift.commands.verify_file import verified
 from gpulift.gate import setup as gate_setup
 from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.certificate import UnchangedRow
@@ -100,6 +101,22 @@ def test_equal_builds_are_green(bench: FakeBench, capsys: pytest.CaptureFixture[
     assert "no certificate for this model" in said.out
     assert "screen: 3 comparisons x 4 launches" in said.err
     assert not [line for line in said.out.splitlines() if line.startswith("equivalent")]
+
+
+def test_its_certificate_holds(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
+    head_is(*SLOWER)
+    assert against_base("--certificate", "c.json") == 1
+    found = verified(Path("c.json"))
+    assert not found.problems
+    assert [row["verdict"] for row in found.rows] == ["regressed", "equivalent", "equivalent"]
+    assert found.says["conditions"]["card"] == "NVIDIA H200"
+    document = json.loads(Path("c.json").read_bytes())
+    part = next(one for one in document["parts"] if one["file"].startswith("cases/"))
+    part["lines"][0]["arms"][0]["windows"]["device_s"][0] *= 1.5
+    Path("c.json").write_text(json.dumps(document))
+    assert verified(Path("c.json")).problems[0] == (
+        f"it was edited: the hash of {part['file']} is another"
+    )
 
 
 def test_a_regression_is_found_confirmed_and_named(

@@ -16,7 +16,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.commands import gate as command
-from gpulift.commands import gate_jobs
+from gpulift.commands import gate_jobs, verify_file
 from gpulift.gate import jobs
 from gpulift.gate.jobs import Job, JobSide
 from gpulift.gate.pairs import Run
@@ -42,6 +42,13 @@ RATE = r"stdout:rate: ([0-9.]+)"
 RUN = ("--", "python3", "step.py")
 
 
+def in_two_commits(folder: Path) -> None:
+    for speed in ("1.0", "1.05"):
+        (folder / "speed").write_text(speed, "utf-8")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "-m", speed)
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository whose head is 5 % slower than the commit before it."""
@@ -49,10 +56,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     git(folder, "init", "--quiet")
     (folder / "step.py").write_text(STEP, "utf-8")
-    for speed in ("1.0", "1.05"):
-        (folder / "speed").write_text(speed, "utf-8")
-        git(folder, "add", ".")
-        git(folder, "commit", "--quiet", "-m", speed)
+    in_two_commits(folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(gate_jobs, "MOST_PAIRS", 1)  # these numbers are quiet
@@ -136,6 +140,41 @@ def test_a_least_change_that_is_larger_than_the_change_passes(project: Path, cap
     assert gate(*arguments, "--thresholds", str(thresholds), *RUN) == OK
 
 
+def test_a_certificate_holds_and_is_measured_again(
+    project: Path, capfd: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project.parent / "c.json"
+    asked = ("--base", "HEAD~1", "--metric", METRIC, "--same", "step.py", "--certificate")
+    assert gate(*asked, str(file), *RUN) == NOT_COMPARABLE
+    assert "--same step.py: the first run of the base did not write it" in capfd.readouterr().err
+    (project / "step.py").write_text(STEP + 'print("sum: 3")\n', "utf-8")
+    in_two_commits(project)
+    equal = ("--same", "stdout:sum: (.*)", "--certificate", str(file))
+    assert gate(*asked[:4], *equal, *RUN) == FAILED
+    assert f"certificate: {file}" in capfd.readouterr().err
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, cli.main(command[3:]))
+
+    monkeypatch.setattr(verify_file, "run", run)
+    assert cli.main(["verify", str(file), "--again"]) == OK
+    out = capfd.readouterr().out
+    assert "\nsame sign and size\n" in out
+    assert "differs: nothing that either tells" in out
+    monkeypatch.chdir(project.parent)
+    assert cli.main(["verify", str(file), "--again"]) == USAGE
+    assert "is in no git repository" in capfd.readouterr().err
+
+
+def test_a_head_that_computes_something_else_is_not_comparable(project: Path, capfd: Shown) -> None:
+    (project / "step.py").write_text(STEP + 'print("sum:", speed > 1.02)\n', "utf-8")
+    in_two_commits(project)
+    asked = ("--base", "HEAD~1", "--metric", METRIC, "--same", "stdout:sum: (.*)")
+    assert gate(*asked, *RUN) == NOT_COMPARABLE
+    said = "a run of the head has 'True', the first run of the base 'False' (line 1)"
+    assert said in capfd.readouterr().err
+
+
 def test_a_budget_that_is_too_small_says_what_is_needed(project: Path, capfd: Shown) -> None:
     assert gate("--base", "HEAD~1", "--budget", "0.5s", "--metric", METRIC, *RUN) == USAGE
     assert "is too small: the screen and the controls alone need about" in capfd.readouterr().err
@@ -149,6 +188,12 @@ def test_a_budget_that_is_too_small_says_what_is_needed(project: Path, capfd: Sh
         (("--base", "HEAD", "--threshold", "2", *RUN), "--threshold 2: a fraction"),
         (("--base", "HEAD", "--filter", "x", *RUN), "--filter: for a gate of gpulift's own"),
         (("--base", "HEAD", "--metric", "wall"), "--metric: for a gate of a command behind --"),
+        (("--base", "HEAD", "--same", "x"), "--same: for a gate of a command behind --"),
+        (("--base", "HEAD", "--pytest", "b", "--same", "x"), "--same is for a command behind --"),
+        (
+            ("--base", "HEAD", "--certificate", "c.json", "--", "/a/b"),
+            "'/a/b' has a path",
+        ),
         (("--base", "HEAD", "--gbench", "a", "--pytest", "b"), "give one of --gbench"),
         (("--base", "HEAD", "--pytest", "b", "--metric", "wall"), "say their own numbers"),
         (("--base", "HEAD", "--metric", "wall", "--metric", "wall", *RUN), "are called wall"),

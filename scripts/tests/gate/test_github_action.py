@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import CHECKOUT
+from tests.gate.certified import certificate
+from tests.gate.test_repositories import git
 
 pytestmark = pytest.mark.world
 
@@ -60,3 +63,35 @@ def test_a_quote_without_an_end_is_one_line(tmp_path: Path) -> None:
     done = gated(tmp_path, "--x 'open")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "options: --x 'open: a quote has no end"
+
+
+def verified(folder: Path, *files: str) -> subprocess.CompletedProcess[str]:
+    """With this Python, in the place of that which the workflow installs."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    given = {"PATH": path, "GITHUB_STEP_SUMMARY": str(folder.parent / "summary")}
+    command = [str(CHECKOUT / "ci" / "github" / "verify"), *files]
+    return subprocess.run(
+        command, env=os.environ | given, cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_certificate_is_of_what_a_pull_request_has(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    git(project, "init", "--quiet")
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "base")
+    commit = git(project, "rev-parse", "HEAD").strip()
+    certificate(tmp_path, base=commit, head=commit).rename(project / "c.json")
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "-m", "certificate")
+    done = verified(project, "c.json", "gone.json")
+    assert done.returncode == 0, done.stderr
+    assert "certificate holds: 1 row: 1 improved" in (tmp_path / "summary").read_text("utf-8")
+    (project / "more.py").write_text("", "utf-8")
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "-m", "more")
+    done = verified(project, "c.json")
+    assert done.returncode == 1
+    assert f"c.json: is of commit {commit}, and there are other changes since" in done.stderr
+    (project / "c.json").write_text("{}", "utf-8")
+    assert verified(project, "c.json").returncode == 2

@@ -1,0 +1,262 @@
+"""`gpulift verify FILE.json`: does the certificate of a gate hold? `--again`: here, too?"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from subprocess import run
+from typing import Any
+
+from gpulift.commands import plausible
+from gpulift.commands.gate import AGAIN, judge_again
+from gpulift.gate import sealed
+from gpulift.gate.conditions import NONE
+from gpulift.gate.evidence import COMMANDS, Origin
+from gpulift.gate.job_output import launches_of
+from gpulift.gate.judge import GateResult
+from gpulift.ground import errors
+from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.programs import JOB_ENVIRONMENT
+from gpulift.ground.text import counted, visible
+from gpulift.ground.whole import temporary_folder
+from gpulift.verdicts.decision import EQUIVALENT, IMPROVED, REGRESSED
+
+PATIENCE = (
+    "hashes show that nothing was edited since; they are no proof against a liar with patience,"
+    " who makes all of it up: --again measures anew"
+)
+SAME = "same sign and size"
+SIZE = "same sign, size differs"
+NOT = "not confirmed"
+UNDECIDED = "not confirmed: inconclusive here"
+WORST_FIRST = (NOT, UNDECIDED, SIZE, SAME)
+SIGNS = {IMPROVED: -1, EQUIVALENT: 0, REGRESSED: 1}
+COMMIT = re.compile(r"[0-9a-f]{7,64}")
+SHOWN = ("card", "driver", "processor")
+DIGITS = 7  # of a commit, for people
+MOST_ROWS = 3  # of a comment of eight lines
+NOT_MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\|<>*_[]#&!~@"} | {"`": "'"})
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the evidence in a certificate says, made anew, and what is wrong with the file."""
+
+    made_at: str
+    origin: Origin
+    says: Mapping[str, Any]
+    problems: tuple[str, ...]
+    wall: float | None = None  # head / base of whole runs, where a command was measured
+
+    @property
+    def exit_code(self) -> int:
+        """Whether it holds."""
+        return errors.FAILED if self.problems else errors.OK
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Those that changed first."""
+        return sorted(self.says["rows"], key=lambda row: row["verdict"] == EQUIVALENT)
+
+    @property
+    def summary(self) -> str:
+        """`holds: 2 rows: 1 improved, 1 equivalent`."""
+        counts = Counter(row["verdict"] for row in self.rows)
+        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        holds = "does not hold" if self.problems else "holds"
+        return f"{holds}: {counted(len(self.rows), 'row')}: {told}"
+
+    @property
+    def sides(self) -> str:
+        """Both commits."""
+        return f"{self.says['base'][:DIGITS]} -> {self.says['head'][:DIGITS]}"
+
+    @property
+    def where(self) -> str:
+        """The machine, in short."""
+        facts = self.says["conditions"]
+        return ", ".join(facts[key] for key in SHOWN if facts.get(key, NONE) != NONE)
+
+    @property
+    def equal(self) -> str:
+        """What was equal in every run; empty where nothing was asked for."""
+        return ", ".join(
+            one["source"] + (f" within {one['tolerance']:g}" if one["tolerance"] else "")
+            for one in self.says["equal"]
+        )
+
+
+def verified(file: Path) -> Verified:
+    """Raises GpuliftError: usage for what is no certificate, not comparable for one of another
+    decision method."""
+    held = sealed.read(file)
+    with sealed.evidence_of(held, file) as folder:
+        result = judge_again(folder)
+        says = sealed.says(result)
+        found = list(_problems(held, folder, result, says))
+        wall = _wall(result, folder)
+        return Verified(held.made_at, result.setup.origin, says, tuple(found), wall)
+
+
+def _problems(
+    held: sealed.Sealed, folder: Path, result: GateResult, says: Mapping[str, Any]
+) -> Iterator[str]:
+    if part := held.broken:
+        yield f"it was edited: the hash of {part} is another"
+    if key := sealed.difference(held.says, says):
+        yield f"its windows give something else than it says: {key.removeprefix('.')}"
+    if not all(map(COMMIT.fullmatch, (says["base"], says["head"]))):
+        yield "its commits are no hashes"
+    for control in result.controls:
+        if not control.passed:
+            yield f"control {control.name} {control.state}: {control.said}"
+    ended_at = (held.parts[0].lines[0].get("result") or {}).get("ended_at")
+    yield from plausible.problems(folder, result.setup, held.made_at, ended_at)
+
+
+def _wall(result: GateResult, folder: Path) -> float | None:
+    pairs = [pair for one in launches_of(folder, result) for pair in one.pairs]
+    ratios = [pair.head.seconds / pair.base.seconds for pair in pairs if pair.base.seconds]
+    return median(ratios) if ratios and result.setup.mode == COMMANDS else None
+
+
+def lines(found: Verified, file: Path) -> Iterator[str]:
+    """All that a person wants to know before he believes it."""
+    says = found.says
+    yield f"{file}: {found.summary} ({found.sides})"
+    yield from (f"problem: {one}" for one in found.problems)
+    yield from (f"{row['verdict']:<13}{row['row']}: {_figures(row)}" for row in found.rows)
+    if found.wall is not None:
+        yield f"whole runs: head / base {found.wall:.4f} by the wall clock"
+    yield f"equal in every run: {found.equal or 'nothing was asked to be (--same)'}"
+    yield f"gate: {shlex.join(found.origin.words)}"
+    yield f"measured on {found.where}; seed {says['seed']}; {found.made_at}"
+    yield "; ".join(says["error_rates"])
+    for control in says["controls"]:
+        yield f"control {control['name']}: {control['state']}: {control['said']}"
+    yield PATIENCE
+
+
+def one_line(found: Verified) -> str:
+    """For a list of many."""
+    first = found.rows[0] if found.rows else None
+    figures = f", {first['row']} {_figures(first)}" if first else ""
+    problem = f"; {found.problems[0]}" if found.problems else ""
+    return f"{found.summary}{figures}; {found.sides}; {found.where}{problem}"
+
+
+def markdown(found: Verified) -> Iterator[str]:
+    """A comment for a pull request: eight lines at most, of which none is the file's own markup."""
+    problem = f": {found.problems[0]}" if found.problems else ""
+    yield f"**gpulift certificate {_plain(found.summary + problem)}** ({_plain(found.sides)})"
+    told = [f"{row['verdict']} {row['row']} {_figures(row)}" for row in found.rows[:MOST_ROWS]]
+    yield from (f"- {_plain(one)}" for one in told)
+    if len(found.rows) > MOST_ROWS:
+        yield f"- and {len(found.rows) - MOST_ROWS} more"
+    wall = f"; whole runs {found.wall:.4f}" if found.wall is not None else ""
+    yield f"- equal in every run: {_plain(found.equal or 'nothing was asked to be')}{wall}"
+    yield f"- {_plain(found.where)}; `gpulift gate {_code(shlex.join(found.origin.words))}`"
+    yield f"- {PATIENCE}"
+
+
+def as_dict(found: Verified) -> dict[str, Any]:
+    """All of it as JSON."""
+    return {
+        "holds": not found.problems,
+        "problems": list(found.problems),
+        "made_at": found.made_at,
+        "wall_ratio": found.wall,
+        **found.says,
+        "verdict_exit_code": found.says["exit_code"],
+        "exit_code": found.exit_code,
+    }
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    ratio = (
+        f"head / base {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}],"
+        f" {counted(row['launches'], 'launch', 'launches')}"
+        if "ratio" in row
+        else ""
+    )
+    return "; ".join(filter(None, (ratio, row.get("reason", ""))))
+
+
+def _plain(text: str) -> str:
+    return visible(text).translate(NOT_MARKUP)
+
+
+def _code(text: str) -> str:
+    return visible(text).replace("`", "'")
+
+
+def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
+    """Measures the same here, of the checkout that is the current folder; runs what it names."""
+    says = found.says
+    if found.problems:
+        raise GpuliftError("it does not hold, so that nothing is measured again", errors.FAILED)
+    origin = found.origin
+    if not set(AGAIN.values()).issuperset(origin.options) or origin.script.startswith("-"):
+        raise GpuliftError("it has options that no certificate keeps")
+    sides = [f"--base={origin.base}", f"--head={origin.head}", f"--seed={says['seed'] + 1}"]
+    card = [] if gpu is None else [f"--gpu={gpu}"]
+    with temporary_folder() as folder:
+        file = folder / "again.json"
+        out = [f"--out={folder / 'evidence'}", f"--certificate={file}"]
+        say(f"measuring again: gate {shlex.join([*sides, *origin.words])}")
+        program = [sys.executable, "-m", "gpulift"]
+        command = [*program, "gate", *sides, *card, *out, *origin.words]
+        callers = [int(one) for one in (os.environ.get(JOB_ENVIRONMENT),) if one]
+        code = run(command, stdout=2, pass_fds=callers, check=False).returncode
+        if not file.is_file():
+            raise GpuliftError("nothing was measured again, see above", code or errors.FAILED)
+        return held_against(says, verified(file).says)
+
+
+def held_against(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The exit code and what to say of a certificate and a new one of the same gate."""
+    rows = {row["row"]: row for row in now["rows"]}
+    answers = {
+        row["row"]: _answer(row, rows.get(row["row"]))
+        for row in then["rows"]
+        if row["verdict"] in SIGNS
+    }
+    if not answers:
+        return errors.INCONCLUSIVE, ["it decides no row, so that nothing can be confirmed"]
+    worst = next(one for one in WORST_FIRST if one in answers.values())
+    told = [
+        f"{answer}: {row['row']}: {_figures(row)} then, {_figures(rows.get(row['row'], {}))} here"
+        for row in then["rows"]
+        if (answer := answers.get(row["row"]))
+    ]
+    facts = [("outputs", then["equal"], now["equal"])]
+    conditions = (then["conditions"], now["conditions"])
+    keys = dict.fromkeys([*conditions[0], *conditions[1]])
+    facts += [(key, *(one.get(key, "not told") for one in conditions)) for key in keys]
+    differ = [
+        f"differs: {fact}" + (f" ({old} then, {new} here)" if fact != "outputs" else "")
+        for fact, old, new in facts
+        if old != new
+    ]
+    code = {NOT: errors.FAILED, UNDECIDED: errors.INCONCLUSIVE}.get(worst, errors.OK)
+    return code, [worst, *told, *(differ or ["differs: nothing that either tells"])]
+
+
+def _answer(then: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
+    """Sizes are the same where intervals overlap, or lie within the least change of each other."""
+    if now is None or now["verdict"] not in SIGNS:
+        return UNDECIDED
+    if SIGNS[then["verdict"]] != SIGNS[now["verdict"]]:
+        return NOT
+    overlap = then["low"] <= now["high"] and now["low"] <= then["high"]
+    apart = abs(math.log(now["ratio"] / then["ratio"]))
+    return SAME if overlap or apart <= math.log1p(then["least"]) else SIZE
