@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 from gpulift.cli import command_lines
+from gpulift.commands.bench import prepared
 from tests.conftest import CHECKOUT
 
 
@@ -25,6 +28,15 @@ def test_links_lead_to_files_and_headings() -> None:
         if heading:
             titles = re.findall(r"^#+ (.*)$", file.read_text("utf-8"), re.MULTILINE)
             assert heading in [title.lower().replace(" ", "-") for title in titles], target
+
+
+def test_the_first_technique_that_is_shown_is_one_that_bench_takes(tmp_path: Path) -> None:
+    shown = (CHECKOUT / "benches" / "README.md").read_text("utf-8")
+    script = tmp_path / "add.py"
+    script.write_text(re.findall(r"```python\n(.*?)```", shown, re.DOTALL)[0], encoding="utf-8")
+    with prepared(script) as modules:
+        (manifest,) = modules.glob("*.json")
+        assert json.loads(manifest.read_text())["arms"] == ["torch", "triton"]
 
 
 def test_the_action_that_it_calls_takes_what_it_gives() -> None:

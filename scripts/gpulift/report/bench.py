@@ -9,6 +9,7 @@ from statistics import median
 
 from gpulift.analysis import arms
 from gpulift.analysis.facts import UNKNOWN, facts
+from gpulift.analysis.reference import Reference
 from gpulift.analysis.summary import Summary, Worth
 from gpulift.ground import text
 from gpulift.verdicts import stats
@@ -17,10 +18,12 @@ from gpulift.verdicts.cases import Case, group_cases
 DRIFT = 2.0  # times as long as at the beginning: that in all launches is no noise
 # Of an arm's row; those that nothing is known of are left out.
 COLUMNS = (
-    *("case", "arm", "time per step", "items per second", "memory", "CPU per step"),
-    *("energy per step", "ratio", "check"),
+    *("case", "arm", "time per step", "items per second", "bytes per second"),
+    *("operations per second", "of peak", "memory", "CPU per step", "energy per step"),
+    *("ratio", "check"),
 )
-NUMBERS = COLUMNS[2:7]
+NUMBERS = COLUMNS[2:10]
+MEMORY = "device_memory"  # whose peak bytes are held against where an arm names none
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def rows(summary: Summary) -> list[ArmRow]:
     """An arm per row, held against the first of its case."""
     worths = {(row.case.case_id, row.arm): row for row in summary.worths}
     return [
-        _row(case, arm, worths.get((case.case_id, arm)))
+        _row(case, arm, worths.get((case.case_id, arm)), summary.reference)
         for case in cases(summary)
         for arm in case.arms
     ]
@@ -106,7 +109,7 @@ def cases(summary: Summary) -> list[Case]:
     return [case for kind in kinds for case in group_cases(records, kind)]
 
 
-def _row(case: Case, arm: str, row: Worth | None) -> ArmRow:
+def _row(case: Case, arm: str, row: Worth | None, known_of: Reference | None) -> ArmRow:
     known = facts(case, arm)
     time_s = case.times_s[arm]
     cost = known.cost
@@ -122,6 +125,7 @@ def _row(case: Case, arm: str, row: Worth | None) -> ArmRow:
         arm,
         text.seconds(time_s.value),
         rate,
+        *_work_rates(case, arm, known_of),
         text.size(known.memory_bytes),
         UNKNOWN if known.cpu_s is None else text.seconds(known.cpu_s),
         UNKNOWN if known.joules is None else text.joules(known.joules),
@@ -129,6 +133,22 @@ def _row(case: Case, arm: str, row: Worth | None) -> ArmRow:
         arms.check(checked),
     )
     return ArmRow(dict(zip(COLUMNS, cells, strict=True)), side)
+
+
+def _work_rates(case: Case, arm: str, reference: Reference | None) -> tuple[str, str, str]:
+    """Bytes and operations a second, and the share of the datasheet's peak of its roof."""
+    launches = case.arms[arm]
+    moved = stats.rate_over(launches, lambda cost: cost.bytes)
+    done = stats.rate_over(launches, lambda cost: cost.flops)
+    cost = launches[0].cost
+    roof = cost.roof if cost and cost.roof else MEMORY
+    peak = reference.peak(roof) if reference else None
+    reached = done if stats.counts_operations(roof) else moved
+    return (
+        text.rate(moved.value, "B/s") if moved else UNKNOWN,
+        text.rate(done.value, "FLOP/s") if done else UNKNOWN,
+        f"{100 * reached.value / peak:.3g} % of {roof}" if reached and peak else UNKNOWN,
+    )
 
 
 def _doubt(row: Worth) -> str:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from gpulift.analysis.facts import UNKNOWN
+from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.read import read_results
-from gpulift.report import bench_page
+from gpulift.report import bench, bench_page
 from tests import sample
+from tests.conftest import CHECKOUT
 
 ARMS = [sample.arm("eager", 1e-2), sample.arm("compiled", 5e-3)]
 HOSTILE = "<img src=x onerror=alert(1)>|`\x1b[31m"
@@ -54,6 +57,27 @@ def test_it_is_a_screen_of_the_winner_the_arms_and_the_conditions(tmp_path: Path
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len(rows) == 4
     assert len({line.count("|") for line in rows}) == 1
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [
+        ({"bytes": 1.2e10, "items": 0.0}, ["1.20 TB/s", "—", "25 % of device_memory"]),
+        ({"flops": 5e11, "items": 0.0}, ["—", "50.0 TFLOP/s", "—"]),
+        (
+            {"bytes": 1.0, "flops": 5e12, "roof": "gemm/bf16", "items": 0.0},
+            ["100.0 B/s", "500 TFLOP/s", "50.5 % of gemm/bf16"],
+        ),
+    ],
+)
+def test_work_is_told_as_rates_and_as_a_share_of_the_peak(
+    tmp_path: Path, cost: sample.Json, told: list[str]
+) -> None:
+    found = summary_of(tmp_path, [sample.arm("eager", 1e-2, cost=cost)])
+    found = summarise(found.run, find_reference(CHECKOUT / "results", "nvidia-h200"))
+    (row,) = bench.rows(found)
+    names = ("bytes per second", "operations per second", "of peak")
+    assert [row.cells[name].replace(UNKNOWN, "—") for name in names] == told
 
 
 def test_what_failed_and_what_was_skipped_stands_on_it(tmp_path: Path) -> None:
