@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -66,15 +67,7 @@ def judge(
     gpulift judge softmax.py faster.py --task softmax_task.py
     gpulift judge old.py new.py --task step_task.py --threshold 0.02 --budget 15m
     """
-    require_linux()
-    require_above_0("--timeout", timeout)
-    for option, value in (("--bandwidth", bandwidth), ("--flops", flops)):
-        if value is not None:
-            require_above_0(option, value)
-    if not 0 < threshold < 1:
-        raise GpuliftError(f"--threshold {threshold:g}: a fraction, as 0.02 for 2 %")
-    if out is not None:
-        require_new(out)
+    _require_sound(threshold, timeout, {"--bandwidth": bandwidth, "--flops": flops}, out)
     asked = judging.Asked(
         task=read_task(task),
         base=read_source(BASE, base),
@@ -88,6 +81,24 @@ def judge(
     )
     cache = cache_folder(gate_jobs.callers_environment())
     judged = judging.run(asked, processor(), cache, say)
+    _show(judged, as_json)
+    raise typer.Exit(judged.found.exit_code)
+
+
+def _require_sound(
+    threshold: float, timeout: float, roofs: Mapping[str, float | None], out: Path | None
+) -> None:
+    require_linux()
+    for option, value in {"--timeout": timeout, **roofs}.items():
+        if value is not None:
+            require_above_0(option, value)
+    if not 0 < threshold < 1:
+        raise GpuliftError(f"--threshold {threshold:g}: a fraction, as 0.02 for 2 %")
+    if out is not None:
+        require_new(out)
+
+
+def _show(judged: judging.Judged, as_json: bool) -> None:
     found = judged.found
     if isinstance(found, judging.Refusal):
         told = {"verdict": judging.REFUSED, **vars(found), "exit_code": found.exit_code}
@@ -97,4 +108,3 @@ def judge(
         gate_jobs.show(found, judged.folder, as_json=as_json, as_markdown=False, bmf=None)
     for line in () if as_json else judged.conditions:
         typer.echo(line)
-    raise typer.Exit(found.exit_code)
