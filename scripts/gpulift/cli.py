@@ -28,7 +28,8 @@ from gpulift.commands.claims import claims
 from gpulift.commands.compare import compare
 from gpulift.commands.cost import cost
 from gpulift.commands.exchange import export
-from gpulift.commands.gate import gate, with_command
+from gpulift.commands.gate import gate
+from gpulift.commands.gate_options import with_command
 from gpulift.commands.listing import list_techniques
 from gpulift.commands.predictions import predictions
 from gpulift.commands.publish import publish
