@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gpulift.commands import gate_jobs
+from gpulift.commands.gate_options import (
+    OF_JOBS,
+    OF_TECHNIQUES,
+    origin_of,
+    require_alone,
+    require_fitting,
+)
 from gpulift.commands.selecting import SameFilter
-from gpulift.commands.shared import Gpu, options_given
+from gpulift.commands.shared import Gpu
 from gpulift.engine import machine
 from gpulift.engine.runs import discard_if_empty
 from gpulift.gate import job_output, sealed
@@ -25,7 +31,6 @@ from gpulift.gate.environments import Sides, asked_environments, find_sides
 from gpulift.gate.evidence import (
     COMMANDS,
     Evidence,
-    Origin,
     read_evidence,
     require_one_machine,
     save,
@@ -51,50 +56,6 @@ from gpulift.ground.text import visible
 from gpulift.verdicts import thresholds
 from gpulift.verdicts.decision import ARM_TIME_S, DECISION_METHOD
 
-# What a replay takes from its folder, by its name on the command line.
-MEASURED_WITH = {
-    "base": "--base",
-    "head": "--head",
-    "base_python": "--base-python",
-    "head_python": "--head-python",
-    "same": "the filter",
-    "filter": "--filter",
-    "all_cases": "--all",
-    "budget": "--budget",
-    "out": "--out",
-    "seed": "--seed",
-    "gpu": "--gpu",
-    "arm_time": "--arm-time",
-    "thresholds_file": "--thresholds",
-    "command": "the command",
-    "gbench": "--gbench",
-    "nvbench": "--nvbench",
-    "pytest": "--pytest",
-}
-OF_JOBS = {  # what only a gate of somebody's command takes
-    "metric": "--metric",
-    "higher": "--higher",
-    "setup": "--setup",
-    "plant": "--plant",
-    "threshold": "--threshold",
-    "timeout": "--timeout",
-    "equal": "--same",
-    "tolerance": "--tolerance",
-}
-OF_TECHNIQUES = {
-    "filter": "--filter",
-    "all_cases": "--all",
-    "arm_time": "--arm-time",
-    "explain": "--explain",
-}
-TOOLS = ("--gbench", "--nvbench", "--pytest")
-NOT_AGAIN = ("base", "head", "same", "command", "out", "seed", "gpu", "explain")
-AGAIN = {  # what a certificate keeps of a command line, for a second measurement
-    name: option
-    for name, option in {**MEASURED_WITH, **OF_JOBS, **OF_TECHNIQUES}.items()
-    if name not in NOT_AGAIN
-}
-
 
 @dataclass(frozen=True)
 class Shown:
@@ -106,19 +67,6 @@ class Shown:
     explained: Sequence[RowResult]
     junit: Path | None
     bmf: Path | None
-
-
-def with_command(arguments: Sequence[str]) -> list[str]:
-    """The command line, in which what follows `--` is a command behind an empty filter: unless it
-    begins with a hyphen, as a filter that leaves something out does."""
-    given = list(arguments)
-    if given[:1] != ["gate"] or "--" not in given[:-1]:
-        return given
-    end = given.index("--") + 1
-    options = [argument.partition("=")[0] for argument in given[:end]]
-    if given[end].startswith("-") and not set(TOOLS).intersection(options):
-        return given
-    return [*given[:end], "", *given[end:]]
 
 
 def gate(
@@ -277,14 +225,14 @@ def gate(
     if base is None and replay is None and environments is None:
         raise GpuliftError("name either --base REF to measure, or --replay FOLDER")
     if replay is not None:
-        _require_alone(context)
+        require_alone(context)
     if as_json and (github or as_markdown or explain is not None):
         raise GpuliftError("--json stands alone: it has every step of every verdict")
-    _require_fitting(context, OF_TECHNIQUES if doors else OF_JOBS if replay is None else {})
+    require_fitting(context, OF_TECHNIQUES if doors else OF_JOBS if replay is None else {})
     require_above_0("--arm-time", arm_time)
     if junit is not None:
         require_free(junit, None, gate_output.JUNIT_BEGINNING)
-    origin = _origin(context, command)
+    origin = origin_of(context, command)
     if certificate is not None:
         require_free(certificate, None, sealed.BEGINNING)
         sealed.require_public(origin)
@@ -343,36 +291,6 @@ def gate(
     if certificate is not None:
         say(sealed.write(folder, certificate))
     raise typer.Exit(result.exit_code)
-
-
-def _origin(context: typer.Context, command: Sequence[str] | None) -> Origin:
-    """What was asked for, but for the commits, which are not known yet."""
-    given = {name: context.params[name] for name in AGAIN if options_given(context, {name: ""})}
-    options = {
-        AGAIN[name]: tuple("" if one is True else str(one) for one in value)
-        for name, held in given.items()
-        for value in [held if isinstance(held, list) else [held]]
-    }
-    positional = context.params["same"]
-    script = positional or "" if not command else ""
-    began_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return Origin("", "", options, script, tuple(command or ()), {}, began_at)
-
-
-def _require_alone(context: typer.Context) -> None:
-    """Refuses what a replay would have to ignore."""
-    if given := options_given(context, {**MEASURED_WITH, **OF_JOBS}):
-        raise GpuliftError(
-            "--replay judges what its folder holds and measures nothing: leave out"
-            f" {', '.join(given)}"
-        )
-
-
-def _require_fitting(context: typer.Context, others: Mapping[str, str]) -> None:
-    """Refuses what is for the other kind of gate."""
-    if given := options_given(context, others):
-        what = "a command behind --" if others is OF_JOBS else "gpulift's own techniques"
-        raise GpuliftError(f"{', '.join(given)}: for a gate of {what} alone")
 
 
 def judge_again(folder: Path) -> GateResult:

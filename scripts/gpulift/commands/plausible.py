@@ -8,12 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gpulift.analysis.machine.computed_peaks import computed_peak
+from gpulift.analysis.machine.computed_peaks import computed_peak, facts_of
 from gpulift.gate.evidence import BASE, COMMANDS, HEAD, SERIES, Setup, launch_folders
 from gpulift.gate.metrics import WALL
 from gpulift.gate.pairs import PairedLaunch, Run, read_launch
 from gpulift.ground import registers
-from gpulift.ground.errors import RecordError
 from gpulift.records.files import record_files_below
 from gpulift.records.model import Arm, Record
 from gpulift.records.read import read_file
@@ -110,9 +109,9 @@ def _of_records(folder: Path) -> Iterator[str]:
 
 def _wrong_arm(record: Record, arm: Arm) -> str:
     windows, gpu = arm.windows, record.context.gpu
-    highest_hz = gpu.facts.get("max_sm_clock_hz") if gpu else None
-    if highest_hz and max(windows.sm_clock_hz, default=0.0) > BEYOND * float(highest_hz):
-        return f"its clock is above the card's {float(highest_hz) / 1e6:.0f} MHz"
+    highest_hz = facts_of(gpu).max_sm_clock_hz if gpu else None
+    if highest_hz and max(windows.sm_clock_hz, default=0.0) > BEYOND * highest_hz:
+        return f"its clock is above the card's {highest_hz / 1e6:.0f} MHz"
     lead = 1 + arm.lead_in_steps / arm.steps_per_window
     both = list(zip(windows.device_s, windows.host_s, strict=False)) if arm.window_s else []
     if both and all(not host / MOST_OF_DEVICE / lead <= one <= BEYOND * host for one, host in both):
@@ -132,10 +131,7 @@ def _beyond_roof(record: Record, arm: Arm) -> str:
     gpu, cost = record.context.gpu, arm.cost
     if gpu is None or cost is None or not arm.window_s:
         return ""
-    try:
-        peak = computed_peak(cost.roof, gpu)
-    except RecordError as error:
-        return str(error)
+    peak = computed_peak(cost.roof, gpu)
     of_flops = registers.roof(cost.roof).get("unit") == "FLOP/s"
     rate = (cost.flops if of_flops else cost.bytes) / arm.step_quartiles_s[1]
     if peak and rate > BEYOND * peak:

@@ -16,10 +16,11 @@ from subprocess import run
 from typing import Any
 
 from gpulift.commands import plausible
-from gpulift.commands.gate import AGAIN, judge_again
+from gpulift.commands.gate import judge_again
+from gpulift.commands.gate_options import AGAIN
 from gpulift.gate import sealed
 from gpulift.gate.conditions import NONE
-from gpulift.gate.evidence import COMMANDS, Origin
+from gpulift.gate.evidence import COMMANDS, GATE_FILE, Origin
 from gpulift.gate.job_output import launches_of
 from gpulift.gate.judge import GateResult
 from gpulift.ground import errors
@@ -34,6 +35,7 @@ PATIENCE = (
     "hashes show that nothing was edited since; they are no proof against a liar with patience,"
     " who makes all of it up: --again measures anew"
 )
+NOTHING = "nothing was asked to be (--same)"
 SAME = "same sign and size"
 SIZE = "same sign, size differs"
 NOT = "not confirmed"
@@ -44,7 +46,7 @@ COMMIT = re.compile(r"[0-9a-f]{7,64}")
 SHOWN = ("card", "driver", "processor")
 DIGITS = 7  # of a commit, for people
 MOST_ROWS = 3  # of a comment of eight lines
-NOT_MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\|<>*_[]#&!~@"} | {"`": "'"})
+LONGEST = 300  # letters of what the file says, in a comment
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ def _problems(
     for control in result.controls:
         if not control.passed:
             yield f"control {control.name} {control.state}: {control.said}"
-    ended_at = (held.parts[0].lines[0].get("result") or {}).get("ended_at")
+    gate = next(one for one in held.parts if one.file == GATE_FILE).lines[0]
+    ended_at = gate["result"].get("ended_at") if "result" in gate else None
     yield from plausible.problems(folder, result.setup, held.made_at, ended_at)
 
 
@@ -137,7 +140,7 @@ def lines(found: Verified, file: Path) -> Iterator[str]:
     yield from (f"{row['verdict']:<13}{row['row']}: {_figures(row)}" for row in found.rows)
     if found.wall is not None:
         yield f"whole runs: head / base {found.wall:.4f} by the wall clock"
-    yield f"equal in every run: {found.equal or 'nothing was asked to be (--same)'}"
+    yield f"equal in every run: {found.equal or NOTHING}"
     yield f"gate: {shlex.join(found.origin.words)}"
     yield f"measured on {found.where}; seed {says['seed']}; {found.made_at}"
     yield "; ".join(says["error_rates"])
@@ -156,15 +159,15 @@ def one_line(found: Verified) -> str:
 
 def markdown(found: Verified) -> Iterator[str]:
     """A comment for a pull request: eight lines at most, of which none is the file's own markup."""
-    problem = f": {found.problems[0]}" if found.problems else ""
-    yield f"**gpulift certificate {_plain(found.summary + problem)}** ({_plain(found.sides)})"
-    told = [f"{row['verdict']} {row['row']} {_figures(row)}" for row in found.rows[:MOST_ROWS]]
-    yield from (f"- {_plain(one)}" for one in told)
-    if len(found.rows) > MOST_ROWS:
-        yield f"- and {len(found.rows) - MOST_ROWS} more"
+    problem = f": {_code(found.problems[0])}" if found.problems else ""
+    yield f"**gpulift certificate {found.summary}** ({_code(found.sides)}){problem}"
+    for row in found.rows[:MOST_ROWS]:
+        yield f"- {row['verdict']} {_code(row['row'])} {_code(_figures(row))}"
+    more = len(found.rows) - MOST_ROWS
+    yield from [f"- and {counted(more, 'more row')}"] if more > 0 else []
     wall = f"; whole runs {found.wall:.4f}" if found.wall is not None else ""
-    yield f"- equal in every run: {_plain(found.equal or 'nothing was asked to be')}{wall}"
-    yield f"- {_plain(found.where)}; `gpulift gate {_code(shlex.join(found.origin.words))}`"
+    yield f"- equal in every run: {_code(found.equal or NOTHING)}{wall}"
+    yield f"- {_code(found.where)}; {_code('gpulift gate ' + shlex.join(found.origin.words))}"
     yield f"- {PATIENCE}"
 
 
@@ -191,12 +194,9 @@ def _figures(row: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, (ratio, row.get("reason", ""))))
 
 
-def _plain(text: str) -> str:
-    return visible(text).translate(NOT_MARKUP)
-
-
 def _code(text: str) -> str:
-    return visible(text).replace("`", "'")
+    """Code, in which GitHub sees no markup and no name."""
+    return f"`{visible(text)[:LONGEST].replace('`', chr(39))}`"
 
 
 def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:

@@ -111,12 +111,17 @@ def test_its_certificate_holds(bench: FakeBench, capsys: pytest.CaptureFixture[s
     assert [row["verdict"] for row in found.rows] == ["regressed", "equivalent", "equivalent"]
     assert found.says["conditions"]["card"] == "NVIDIA H200"
     document = json.loads(Path("c.json").read_bytes())
-    part = next(one for one in document["parts"] if one["file"].startswith("cases/"))
-    part["lines"][0]["arms"][0]["windows"]["device_s"][0] *= 1.5
+    records = [line for one in document["parts"][1:] for line in one["lines"]]
+    records[0]["arms"][0]["windows"]["device_s"][0] *= 1.5
+    document["parts"].insert(0, {"file": "null/stage2/launch-0099/x.jsonl", "lines": []})
+    document["parts"][0]["sha256"] = ""
     Path("c.json").write_text(json.dumps(document))
-    assert verified(Path("c.json")).problems[0] == (
-        f"it was edited: the hash of {part['file']} is another"
-    )
+    assert "it was edited: the hash of null/stage2/" in verified(Path("c.json")).problems[0]
+    for record in records:
+        record["context"]["gpu"]["max_sm_clock_hz"] = "1"
+    Path("c.json").write_text(json.dumps(document))
+    with pytest.raises(GpuliftError, match=r"gpu\.max_sm_clock_hz must be"):
+        verified(Path("c.json"))
 
 
 def test_a_regression_is_found_confirmed_and_named(

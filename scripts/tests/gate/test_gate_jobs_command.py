@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
-from gpulift.commands import gate as command
-from gpulift.commands import gate_jobs, verify_file
+from gpulift.commands import gate_jobs, gate_options, verify_file
 from gpulift.gate import jobs
 from gpulift.gate.jobs import Job, JobSide
 from gpulift.gate.pairs import Run
@@ -151,7 +150,12 @@ def test_a_certificate_holds_and_is_measured_again(
     in_two_commits(project)
     equal = ("--same", "stdout:sum: (.*)", "--certificate", str(file))
     assert gate(*asked[:4], *equal, *RUN) == FAILED
-    assert f"certificate: {file}" in capfd.readouterr().err
+    shown = capfd.readouterr()
+    assert f"certificate: {file}" in shown.err
+    later = project.parent / "later.json"
+    assert gate("--replay", evidence(shown.out), "--certificate", str(later)) == FAILED
+    first, second = (json.loads(one.read_bytes())["says"] for one in (file, later))
+    assert first == second
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, cli.main(command[3:]))
@@ -298,7 +302,7 @@ def test_sides_without_a_row_in_common_are_not_comparable(project: Path, capfd: 
     ],
 )
 def test_what_stands_behind_two_hyphens(given: list[str], made: list[str]) -> None:
-    assert command.with_command(given) == made
+    assert gate_options.with_command(given) == made
 
 
 @pytest.mark.parametrize(("seconds", "pairs"), [(0.01, 5), (0.8, 3), (1.0, 3), (2.0, 1), (60, 1)])

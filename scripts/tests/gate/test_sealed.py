@@ -70,6 +70,17 @@ def test_its_short_forms(file: Path, form: str, most: int, capsys: Shown) -> Non
     assert json.loads(capsys.readouterr().out)["holds"] is True
 
 
+def test_nothing_of_it_is_markup_or_obeyed(tmp_path: Path, capsys: Shown) -> None:
+    words = ("python3", "`![x](y) @all \x1b[2J" + "x" * 9000)
+    assert cli.main(["verify", str(certificate(tmp_path, command=words)), "--markdown"]) == OK
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) <= 8
+    (line,) = [one for one in said.splitlines() if "@all" in one]
+    assert line.count("`") == 4
+    assert "\\x1b" in line
+    assert len(line) < 1000
+
+
 def worse(document: Json) -> None:
     launch(document)["pairs"][0]["head"]["values"]["wall"]["value"] *= 0.5
 
