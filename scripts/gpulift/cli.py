@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named_shell = given if given[1:] else [*given, _shell()]
         return call(app_of(()), named_shell, "gpulift")  # as a shell completes `./gpulift`, too
     if given[:1] == ["gate"]:
-        from gpulift.commands.gate import with_command
+        from gpulift.commands.gate_options import with_command
 
         given = with_command(given)
     completed = " ".join(os.environ.get(name, "") for name in COMPLETED).split()[1:2]
