@@ -71,7 +71,7 @@ def list_techniques(
     bench = machine.find_bench()
     wanted = in_our_words(one_filter(same, filter))
     infos = machine.catalogue(bench, modules, axes=axes or (), filter=wanted)
-    found = machine.require_selected(infos, wanted, re.IGNORECASE)
+    found = machine.select(infos, wanted, re.IGNORECASE) or machine.require_selected(infos, wanted)
     known = packages.with_missing(found, [bench.parent / "modules", *modules])
     chosen = sorted(known, key=lambda info: info.id)
     context = machine.describe(bench)

@@ -250,25 +250,23 @@ def technique_ids() -> list[str]:
     return sorted(file.stem.replace(".", "/", 1) for file in modules.glob("*.json"))
 
 
-def matcher(filter: str | None, flags: int = 0) -> Callable[..., bool]:
+def matcher(filter: str | None, how: int = 0) -> Callable[..., bool]:
     """As gpulift-bench selects: whether one of the names of an arm (its technique's, its case's and
     its own) is found; a filter that starts with - selects where none is."""
     if filter in (None, "", "all"):
         return lambda *names: True
     try:
-        pattern = re.compile(filter.removeprefix("-"), flags)
+        pattern = re.compile(filter.removeprefix("-"), how)
     except PATTERN_ERRORS as error:
         raise GpuliftError(f"{filter!r} is not a regular expression: {error}") from None
     wanted = not filter.startswith("-")
     return lambda *names: any(map(pattern.search, names)) == wanted
 
 
-def select(
-    infos: Iterable[TechniqueInfo], filter: str | None, flags: int = 0
-) -> list[TechniqueInfo]:
+def select(infos: Iterable[TechniqueInfo], filter: str | None, how: int = 0) -> list[TechniqueInfo]:
     """The techniques with the cases that a run with this filter would measure; one whose cases are
     not known, since it is unavailable, by its own name."""
-    matches = matcher(filter, flags)
+    matches = matcher(filter, how)
     return [one for info in infos if (one := _selected(info, matches))]
 
 
@@ -284,11 +282,9 @@ def _selected(info: TechniqueInfo, matches: Callable[..., bool]) -> TechniqueInf
     return replace(info, cases=cases) if cases else None
 
 
-def require_selected(
-    infos: Sequence[TechniqueInfo], filter: str | None, flags: int = 0
-) -> list[TechniqueInfo]:
+def require_selected(infos: Sequence[TechniqueInfo], filter: str | None) -> list[TechniqueInfo]:
     """The same. Raises GpuliftError, with names that are near, where there are none."""
-    if chosen := select(infos, filter, flags):
+    if chosen := select(infos, filter):
         return chosen
     names = dict.fromkeys(name for info in infos for name in (info.id, *info.arms))
     close = near_filter(filter or "", names)

@@ -169,7 +169,7 @@ def test_words_of_the_field_lead_to_techniques_that_there_are(word: str, techniq
         if isinstance(one, dict)
     ]
     wanted = listing.in_our_words(word)
-    found = [one.id for one in machine.require_selected(infos, wanted, re.IGNORECASE)]
+    found = [one.id for one in machine.select(infos, wanted, re.IGNORECASE)]
     assert technique in found
     assert len(found) < len(infos) / 4
 
