@@ -69,10 +69,6 @@ def verify(
 
     Or check the certificate of a gate, without a card: 1 where it does not hold; with --again also
     where it is not confirmed, 5 where that cannot be told.
-
-    verify faster.json --markdown
-
-    verify faster.json --again
     """
     of_file = wanted.endswith(".json")
     if given := options_given(called, OF_RECORD if of_file else OF_FILE):
@@ -81,6 +77,12 @@ def verify(
     if of_file:
         _verify_file(Path(wanted), gpu, again, (as_json, as_markdown, as_line))
     record = find_record(wanted, places or machine.searched(), say)
+    raise typer.Exit(_verify_record(record, launches, gpu, out, as_json))
+
+
+def _verify_record(
+    record: Record, launches: int | None, gpu: int | None, out: Path | None, as_json: bool
+) -> int:
     then = launches_of(record)
     bench = machine.find_bench()
     context = machine.describe_asked(bench, gpu)
@@ -90,7 +92,7 @@ def verify(
     require_same_work(record, context, measuring.known(options))
     measured = measuring.run(options, machine.own_results(), out, context, say)
     if measured.exit_code not in measuring.FINISHED:
-        raise typer.Exit(measured.exit_code)
+        return measured.exit_code
     found = held_against(record, then, new_launches(record, measured.folder), measured.folder)
     if as_json:
         print_json(as_dict(found))
@@ -99,7 +101,7 @@ def verify(
         typer.echo(title)
         console().print(table(found))
         typer.echo("\n".join(notes))
-    raise typer.Exit(found.exit_code)
+    return found.exit_code
 
 
 def _verify_file(

@@ -505,7 +505,7 @@ def test_qualify_without_gpu_shows_committed_results_beside(
     page = Path(said.split("report:")[1].strip())
     assert page.is_file()
     assert page.with_name("report.md").is_file()
-    assert list(page.parent.glob("figures/*.png"))
+    assert list(page.parent.glob("figures/*.svg"))
     twin = page.with_name("report.md").read_text(encoding="utf-8")
     for text in (said, twin):
         assert "Not judged: nothing that was measured here has a limit" in text
