@@ -51,8 +51,8 @@ def test_a_base_that_is_wrong_as_json(capsys: Said, wrong: str) -> None:
 
 
 def test_equal_sides_get_a_gates_verdict(capsys: Said, tmp_path: Path) -> None:
-    """Any but a refusal: how much a machine varies is not ours."""
-    wide = ("--threshold", "0.9", "--budget", "10m", "--out", str(tmp_path / "out"))
+    """Any but a refusal: how much a machine varies is not ours, nor how long it takes."""
+    wide = ("--threshold", "0.9", "--budget", "9h", "--out", str(tmp_path / "out"))
     code = main(["judge", BASE, BASE, *TASK, *wide])
     said = capsys.readouterr().out
     assert code in (0, 3, 5)
