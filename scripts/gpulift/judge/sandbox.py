@@ -120,7 +120,8 @@ class Walls:
         prctl(DEATH_SIGNAL, signal.SIGKILL)  # which a change of user forgets
         self._limit(memory, file, cpu_s)
         kept = MAY_READ if "reading" in self.missing else 0
-        self._try("no capabilities", lambda: _drop_capabilities(kept))
+        said = "no capability but to read" if kept else "no capabilities"
+        self._try(said, lambda: _drop_capabilities(kept))
         self._try("no new privileges", lambda: prctl(NO_NEW_PRIVILEGES, 1))
         self._try("a filter of system calls", _filter_calls)
 
