@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Container, Sequence
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,11 +101,13 @@ def app_of(words: Container[str]) -> typer.Typer:
         if not isinstance(found, typer.Typer):
             app.command(name, short_help=line, epilog=examples_of(name))(later.refusing(found))
             continue
-        for one in found.registered_commands:
+        group = copy(found)  # what a call makes of it is that call's
+        group.registered_commands = [copy(one) for one in found.registered_commands]
+        for one in group.registered_commands:
             assert one.callback is not None  # what made it
             one.epilog = examples_of(f"{name} {one.name or one.callback.__name__}")
             one.callback = later.refusing(one.callback)
-        app.add_typer(found, short_help=line)
+        app.add_typer(group, short_help=line)
     return app
 
 

@@ -21,10 +21,13 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-@pytest.fixture(autouse=True)
-def columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables have room for all of a row; tests of narrow ones say how narrow."""
-    monkeypatch.setenv("COLUMNS", "400")
+@pytest.fixture(scope="session", autouse=True)
+def columns() -> Iterator[None]:
+    """Tables have room for all of a row; tests of narrow ones say how narrow. Not by a test's own
+    monkeypatch, which would then be undone behind fixtures that look at what is left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "400")
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

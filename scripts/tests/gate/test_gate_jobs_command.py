@@ -382,6 +382,7 @@ def test_a_run_of_what_is_in_the_checkout_is_not_comparable(
         git(project, "add", ".")
         git(project, "commit", "--quiet", "-m", speed)
     monkeypatch.setenv("PYTHONPATH", str(project / "lib"))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # which ./gpulift sets for itself
     (project / "step.py").write_text(STEP.replace("import json", "import own, json"), "utf-8")
     assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == NOT_COMPARABLE
     assert "lib/own.py, which is in your checkout" in capfd.readouterr().err

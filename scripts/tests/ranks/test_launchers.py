@@ -23,7 +23,7 @@ pytestmark = [
 pytest.importorskip("torch")
 
 WRAPPER = """#!/bin/sh
-case $1 in -c) echo Python 3 12 ;; *) echo '{"torch": "1.0"}' ;; esac
+case $2 in *Python*) echo Python 3 12 ;; *) echo '{"torch": "1.0"}' ;; esac
 """
 
 
