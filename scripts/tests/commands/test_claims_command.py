@@ -274,7 +274,7 @@ def test_each_statement_of_the_articles_is_there_with_its_verdicts(
 def test_each_article_is_a_table_of_what_it_says_and_what_holds(root: Path, capfd: SHOWN) -> None:
     pinned_copies(root / "results")
     assert cli.main(["claims", "--articles"]) == OK
-    lines = capfd.readouterr().out.splitlines()
+    lines = [line.strip() for line in capfd.readouterr().out.splitlines()]
     assert sum(line.startswith("it says ") for line in lines) == 5
     assert lines[0].startswith("neptune.ai, 2025: How to Optimize GPU Usage")
     assert lines[1].startswith(f"{H200}: 47 statements; of their claims ")
