@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from gpulift import cli
 from gpulift.analysis.machine import computed_peaks, health, results, siblings, spread
 from gpulift.analysis.machine.checks import IMPLAUSIBLE
-from gpulift.commands import compare as compare_command
 from gpulift.ground import steps
 from gpulift.ground.errors import FAILED
 from gpulift.records.read import read_run
@@ -384,12 +382,8 @@ def test_nothing_is_attributed_to_a_side_that_is_not_there(tmp_path: Path) -> No
 
 
 def test_the_command_explains_from_comparability_to_the_verdict(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.callback()(lambda: None)
-    app.command()(compare_command.compare)
-    monkeypatch.setattr(cli, "app", app)
     row(tmp_path, records(1), records(2, step_s=1.05e-3))
     folders = [str(tmp_path / name) for name in ("base", "head")]
     assert cli.main(["compare", *folders, "--explain", "N:1/X"]) == FAILED
