@@ -593,7 +593,8 @@ def test_what_is_needed_elsewhere_is_told_while_another_call_builds(
 
 def test_table_and_command_line_know_the_same_commands() -> None:
     code = (
-        "from gpulift.cli import app\n"
+        "from gpulift import cli\n"
+        "app = cli.app_of(cli.command_lines())\n"
         "for c in app.registered_commands: print(c.name or c.callback.__name__)\n"
         "for group in app.registered_groups: print(group.typer_instance.info.name)"
     )
