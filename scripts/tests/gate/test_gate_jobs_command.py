@@ -457,4 +457,5 @@ def test_a_run_that_goes_on_from_what_another_left_is_not_comparable(
     git(project, "commit", "--quiet", "--allow-empty", "-m", "more")
     assert gate("--base", "HEAD~1", "--metric", METRIC, *RUN) == code
     said = capfd.readouterr().err
-    assert ("that finds at/ckpt of an earlier one says 10 times another" in said) == bool(code)
+    other = r"that finds at/ckpt of an earlier one says (9\.9\d|10|10\.\d) times another"
+    assert bool(re.search(other, said)) == bool(code)

@@ -223,7 +223,7 @@ def test_bf16_in_another_order_of_sums_is_within_the_tolerances(facts: Facts) ->
         one.input, one.target = (each.flip(0).contiguous() for each in (one.input, one.target))
 
     job.begin = in_another_order  # type: ignore[method-assign]
-    assert 0 < job.error() < repeats.LOSS_TOLERANCE / 20
+    assert job.error() < repeats.LOSS_TOLERANCE / 20  # 0 where a processor adds alike both ways
 
 
 def test_the_seed_of_the_arm_is_back_after_a_check_that_failed(facts: Facts) -> None:
