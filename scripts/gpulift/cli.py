@@ -69,7 +69,7 @@ def options(
 def command_lines() -> dict[str, str]:
     """Of each command its line of help, from the table that ./gpulift reads."""
     rows = table("commands.tsv")[::-1]  # of several of a name the first counts
-    return {usage.split()[0]: line for usage, _, line in rows}
+    return {usage.split()[0]: line for usage, *_, line in rows}
 
 
 def table(name: str) -> list[list[str]]:

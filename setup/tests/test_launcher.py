@@ -25,7 +25,7 @@ python=$(dirname "$0")/python; bin=$(dirname "$0")
 BUILDS = f'if [[ $2 == */setup/build.py ]]; then exec {sys.executable} "$@"; fi\n'  # what a fake Python does not fake
 NOT_SET_UP = "gpulift: nothing is set up here: ./gpulift setup does that, and says first what it installs\n"
 TABLE = (SETUP.parent / "scripts" / "gpulift" / "commands.tsv").read_text()
-COMMANDS = {usage.split()[0]: reads for usage, reads, _ in (row.split("\t") for row in TABLE.splitlines())}
+COMMANDS = {usage.split()[0]: reads for usage, reads, *_ in (row.split("\t") for row in TABLE.splitlines())}
 OF_LAUNCHER = {"setup", "test", "wheel"}
 READING = [name for name, reads in COMMANDS.items() if reads == "yes"]
 
@@ -354,6 +354,7 @@ def test_a_shell_that_completes_a_line_asks_the_command_line_and_installs_nothin
     [
         [],
         ["help"],
+        ["help", "all"],
         ["--help"],
         ["-h"],
         ["run", "--help"],
@@ -370,6 +371,12 @@ def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
     assert result.returncode == 0
     assert "usage: ./gpulift <command>" in result.stdout
     assert launcher.lines() == []
+
+
+def test_help_fits_on_a_screen_and_names_every_command(launcher: Sandbox) -> None:
+    lines = launcher.call("gpulift", "help").stdout.splitlines()
+    assert (len(lines) <= 32, max(map(len, lines)) <= 80) == (True, True)
+    assert set(COMMANDS) <= set(" ".join(lines).split())
 
 
 @pytest.mark.parametrize("asked", ["--help", "-h"])
