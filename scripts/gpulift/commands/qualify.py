@@ -79,7 +79,7 @@ def qualify(
         typer.Option(
             metavar="all|I,J,...",
             help="Several GPUs: each alone, all at once, and what they do together: pairs,"
-            " all-reduces, data-parallel steps; and which card, pair or rank stands out.",
+            " all-reduces, data-parallel steps; and which card, pair or rank is an outlier.",
         ),
     ] = None,
     burn: Annotated[

@@ -81,7 +81,9 @@ def burn(asked: Asked, burn_s: float, contexts: dict[int, Context]) -> Burnt:
         found = compare_siblings({}, {_name(card): card.summary for card in cards})
         among = judge_siblings(found)
         saved.save(parts.folder / saved.SIBLINGS_FILE, saved.siblings_document(found, among))
-    shares = {one.card: 1 + one.deviation for one in found.standings if "/bf16/" in one.check}
+    shares = {
+        one.rate.name: 1 + one.deviation for one in found.positions if "/bf16/" in one.rate.check
+    }
     return Burnt(tuple(cards), among, shares)
 
 

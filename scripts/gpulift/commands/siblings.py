@@ -25,7 +25,7 @@ from gpulift.records.together import was_crowded
 
 
 def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> None:
-    """Name the card that stands out, of three or more of one model, or the node without one.
+    """Name the card that is an outlier, of three or more of one model, or the node without one.
 
     Of a card with several runs each case is of the one that stands for it, and of all cards only
     what did the same work is compared. Runs in which all cards of a machine were busy at once are

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpulift import cli
-from gpulift.analysis.machine import computed_peaks, health, results, siblings, spread
+from gpulift.analysis.machine import computed_peaks, health, outliers, results
 from gpulift.analysis.machine.checks import IMPLAUSIBLE
 from gpulift.ground import steps
 from gpulift.ground.errors import FAILED
@@ -82,11 +82,11 @@ def test_every_section_of_a_step_is_one_of_the_method() -> None:
             for share in sorted(set(computed_peaks.SHARES.values()))
         ),
         (steps.COMPUTED_PEAKS, f"More than {percent(IMPLAUSIBLE)} of a peak"),
-        (steps.SIBLINGS, f"Of {siblings.ENOUGH_CARDS} or more cards"),
-        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(spread.FLOOR)})"),
-        (steps.SIBLINGS, f"more than {results.FAR:g} and"),
-        (steps.SIBLINGS, f"more than {percent(results.LEAST_DEVIATION)} from the median"),
-        (steps.SIBLINGS, f"more than {percent(siblings.WORTH_FAILING)} below"),
+        (steps.SIBLINGS, f"Of {outliers.ENOUGH} or more cards"),
+        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(outliers.FLOOR)})"),
+        (steps.SIBLINGS, f"more than {outliers.FAR:g} and"),
+        (steps.SIBLINGS, f"more than {percent(outliers.LEAST_DEVIATION)} from the median"),
+        (steps.SIBLINGS, f"more than {percent(results.WORTH_FAILING)} below"),
     ],
 )
 def test_the_method_has_the_limits_of_the_code(title: str, words: str) -> None:
