@@ -11,12 +11,11 @@ import typer
 
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.machine import saved, tables
-from gpulift.analysis.machine.qualified import card_of
+from gpulift.analysis.machine.qualification import exit_code_of
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.commands import shared as commands
-from gpulift.commands.qualify import exit_code_of
 from gpulift.ground import terminal
 from gpulift.ground.arguments import Json, Results, Wide
 from gpulift.ground.errors import GpuliftError
@@ -57,7 +56,7 @@ def _by_card(folders: Sequence[Path]) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for folder in folders:
         run = read_run(folder)
-        name = card_of(run.records[0].context) or str(folder.relative_to(above))
+        name = run.records[0].context.card or str(folder.relative_to(above))
         found.setdefault(name, []).append(run)
     return found
 

@@ -14,13 +14,11 @@ import pytest
 
 from gpulift import cli
 from gpulift.analysis.machine import topology
-from gpulift.analysis.machine.among import judge_together
+from gpulift.analysis.machine.qualification import exit_code_of, judge_together
 from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.machine.topology import Topology
 from gpulift.analysis.summary import summarise
-from gpulift.commands import qualify
-from gpulift.commands.qualify import exit_code_of
-from gpulift.engine import machine, runs
+from gpulift.engine import machine, presence, runs
 from gpulift.ground.errors import (
     FAILED,
     INCONCLUSIVE,
@@ -35,7 +33,7 @@ from gpulift.records.parse import read_record
 from gpulift.records.read import Run, read_run
 from tests import runs_made, sample
 from tests.analysis.machine.test_qualify_links import copies as copies_between_gpus
-from tests.analysis.machine.test_qualify_node import KNOWN
+from tests.engine.test_node import KNOWN
 
 pytestmark = pytest.mark.world
 
@@ -90,7 +88,7 @@ def test_a_machine_whose_gpus_are_lost_fails(
 ) -> None:
     monkeypatch.chdir(root)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(qualify, "gpus_on_bus", lambda: on_bus)
+    monkeypatch.setattr(presence, "gpus_on_bus", lambda: on_bus)
     assert cli.main(["qualify", "--quick", *arguments]) == FAILED
     assert words in "".join(capfd.readouterr())
     if "--out" in arguments:

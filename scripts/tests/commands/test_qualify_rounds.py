@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gpulift import cli
+from gpulift.analysis.machine import rounds
 from gpulift.analysis.machine.checks import LOOKS, for_all_looks, judge, judge_run
 from gpulift.analysis.machine.results import INCONCLUSIVE, PASS, CheckResult
 from gpulift.analysis.summary import summarise
-from gpulift.commands import qualify_rounds as rounds
 from gpulift.engine import machine, measuring, runs
 from gpulift.ground.errors import FAILED, INTERRUPTED, OK
 from gpulift.ground.estimate import Estimate

@@ -15,7 +15,6 @@ import numpy as np
 
 from gpulift.analysis.machine.checks import LEFT_OUT, Verdict, judge, judge_run, judge_share
 from gpulift.analysis.machine.computed_peaks import computed_peak, expected_share
-from gpulift.analysis.machine.node import COLLECTIVES, PEER_COPY, STRAGGLER
 from gpulift.analysis.machine.outliers import LEAST_DEVIATION, family_of
 from gpulift.analysis.machine.results import (
     FAIL,
@@ -29,6 +28,7 @@ from gpulift.analysis.machine.results import (
 from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.reference import Measured
 from gpulift.analysis.summary import Summary
+from gpulift.engine.node import COLLECTIVES, PEER_COPY, STRAGGLER
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.verdicts import stats

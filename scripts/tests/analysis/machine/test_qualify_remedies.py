@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.among import judge_together
 from gpulift.analysis.machine.checks import judge_run
 from gpulift.analysis.machine.health import judge_health, read_health
+from gpulift.analysis.machine.qualification import judge_together
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, CheckResult
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.reference import Reference

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.one_line import of_card
+from gpulift.analysis.machine.card_lines import of_card
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
 from gpulift.analysis.machine.verdict import answer, load_of, overall
 from tests import runs_made, sample
