@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpulift import cli
-from gpulift.analysis.machine import computed_peaks, health, outliers, results
+from gpulift.analysis.machine import computed_peaks, health, outliers, results, telemetry
 from gpulift.analysis.machine.checks import IMPLAUSIBLE
 from gpulift.ground import steps
 from gpulift.ground.errors import FAILED
@@ -73,10 +73,10 @@ def test_every_section_of_a_step_is_one_of_the_method() -> None:
     ("title", "words"),
     [
         (steps.HEALTH, f"less than {percent(health.FREE_SHARE)} of what the driver"),
-        (steps.HEALTH, f"below {percent(health.CLOCK_FAILS)} of the card's highest"),
-        (steps.HEALTH, f"| it is below {percent(health.CLOCK_PASSES)} |"),
-        (steps.HEALTH, f"within {health.NEAR_SLOWDOWN_C:g} °C of where"),
-        (steps.HEALTH, f"leads there in {health.LOOK_AHEAD_S:g} s"),
+        (steps.HEALTH, f"below {percent(telemetry.CLOCK_FAILS)} of the card's highest"),
+        (steps.HEALTH, f"| it is below {percent(telemetry.CLOCK_PASSES)} |"),
+        (steps.HEALTH, f"within {telemetry.NEAR_SLOWDOWN_C:g} °C of where"),
+        (steps.HEALTH, f"leads there in {telemetry.LOOK_AHEAD_S:g} s"),
         *(
             (steps.COMPUTED_PEAKS, f"| {percent(share)} |")
             for share in sorted(set(computed_peaks.SHARES.values()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpulift.analysis.machine import card_lines, health, rounds, saved, topology, verdict
+from gpulift.analysis.machine import card_lines, driver, health, rounds, saved, topology, verdict
 from gpulift.analysis.machine.checks import judge_run, of_problem
 from gpulift.analysis.machine.links import judge_node
 from gpulift.analysis.machine.results import FAIL, PASS, CheckResult
@@ -188,7 +188,7 @@ def _judge_node(plan: Plan, measured: Evidence, say: Say) -> Qualified:
         links = [
             replace(result, id=f"{result.id} ({cards[gpu]}, links busy)")
             for gpu, both in measured.health.items()
-            for result in health.judge_links(*map(health.read_health, both))
+            for result in health.judge_links(*map(driver.read_health, both))
             if gpu is not None
         ]
     return _kept(measured, summary, judge_node(summary, cards, links))
@@ -208,13 +208,13 @@ def _health(measured: Evidence, summary: Summary) -> tuple[CheckResult, ...]:
     """What was seen before and after the run, or where it was not kept, what is seen now."""
     records = summary.run.records
     for before, after in measured.health.values():
-        looks = health.read_health(before), health.read_health(after)
+        looks = driver.read_health(before), driver.read_health(after)
         return health.judge_health(*looks, records)
     kept = saved.kept_health(measured.folder)
     if kept is not None:
         return tuple(check for check in kept if check.id != PRESENCE)
     now = machine.health(machine.find_bench(), measured.part.options.gpu)
-    return health.judge_health(None, health.read_health(now), records)
+    return health.judge_health(None, driver.read_health(now), records)
 
 
 def _kept(measured: Evidence, summary: Summary, results: tuple[CheckResult, ...]) -> Qualified:

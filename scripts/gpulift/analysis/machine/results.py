@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -165,6 +165,14 @@ class Position:
         of = f" of {self.count} {noun}" if noun else ""
         off = f"{100 * self.deviation:+.1f} % from the median{of}"
         return f"{off}, {abs(self.distance):.1f} deviations"
+
+
+class Seen(NamedTuple):
+    """What was seen of a part of a card, judged, and what to do about it."""
+
+    verdict: str
+    reason: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
