@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpulift.analysis.machine.checks import measured_checks
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.outliers import Values, limits, spread_of
 from gpulift.analysis.machine.results import WORTH_FAILING, Limits
 from gpulift.analysis.reference import find_reference

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpulift.analysis.machine import verdict
-from gpulift.analysis.machine.checks import measured_checks
 from gpulift.analysis.machine.health import UNKNOWN
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import FIXED, CheckResult
 from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.summary import Summary, highest

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulift.analysis.machine.checks import LEFT_OUT, Verdict, judge, judge_run, judge_share
+from gpulift.analysis.machine.checks import judge, judge_run, judge_share
 from gpulift.analysis.machine.computed_peaks import computed_peak, expected_share
 from gpulift.analysis.machine.outliers import LEAST_DEVIATION, family_of
 from gpulift.analysis.machine.results import (
@@ -24,8 +24,10 @@ from gpulift.analysis.machine.results import (
     WORTH_FAILING,
     CheckResult,
     Rate,
+    Verdict,
 )
 from gpulift.analysis.machine.tables import quantity
+from gpulift.analysis.machine.unmeasured import LEFT_OUT
 from gpulift.analysis.reference import Measured
 from gpulift.analysis.summary import Summary
 from gpulift.engine.node import COLLECTIVES, PEER_COPY, STRAGGLER

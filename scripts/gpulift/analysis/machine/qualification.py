@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.analysis.machine import card_lines, driver, health, rounds, saved, topology, verdict
-from gpulift.analysis.machine.checks import judge_run, of_problem
+from gpulift.analysis.machine.checks import judge_run
 from gpulift.analysis.machine.links import judge_node
 from gpulift.analysis.machine.results import FAIL, PASS, CheckResult
 from gpulift.analysis.machine.siblings import Siblings, compare_siblings, judge_siblings
+from gpulift.analysis.machine.unmeasured import of_problem
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.engine import machine

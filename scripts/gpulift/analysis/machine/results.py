@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -167,12 +167,16 @@ class Position:
         return f"{off}, {abs(self.distance):.1f} deviations"
 
 
-class Seen(NamedTuple):
-    """What was seen of a part of a card, judged, and what to do about it."""
+@dataclass(frozen=True)
+class Verdict:
+    """One judgement, why, and what to do about it. `smallest_effect`: the smallest deviation that
+    would have failed for sure."""
 
-    verdict: str
-    reason: str
+    word: str
+    reason: str = ""
     remedy: str = ""
+    limit: float | None = None
+    smallest_effect: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpulift.analysis.machine.checks import measured_checks
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.outliers import ENOUGH, family_of
 from gpulift.analysis.machine.results import (
     PASS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.checks import measured_checks
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.machine.tables import crowding_table, siblings_table
