@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gpulift.analysis.machine.checks import measured_checks
-from gpulift.analysis.machine.siblings import WORTH_FAILING
-from gpulift.analysis.machine.spread import Limits, Values, limits, spread_of
+from gpulift.analysis.machine.measured import measured_checks
+from gpulift.analysis.machine.outliers import Values, limits, spread_of
+from gpulift.analysis.machine.results import WORTH_FAILING, Limits
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import summarise
 from gpulift.engine import machine

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpulift.analysis.machine.siblings import WORTH_FAILING
+from gpulift.analysis.machine.results import WORTH_FAILING
 from gpulift.analysis.model_records import committed_files
 from gpulift.records.files import stem_of
 from gpulift.verdicts.stats import upper_bound

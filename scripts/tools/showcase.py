@@ -24,8 +24,8 @@ from gpulift.analysis.gains import FIRST_MODELS
 from gpulift.analysis.grade import Grade, grade_of_arms
 from gpulift.analysis.ladder import Ladder, Rung, ladders_of
 from gpulift.analysis.machine import verdict
+from gpulift.analysis.machine.card_lines import of_card
 from gpulift.analysis.machine.checks import judge_run
-from gpulift.analysis.machine.one_line import of_card
 from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.machine.saved import kept_health
 from gpulift.analysis.machine.tables import quantity

@@ -21,7 +21,6 @@ from gpulift.analysis.ladder import Ladder, ladders_of
 from gpulift.analysis.ledger import Claim, read_ledger
 from gpulift.analysis.machine import feeding, training
 from gpulift.analysis.machine.checks import judge_run
-from gpulift.analysis.machine.qualified import card_of
 from gpulift.analysis.machine.results import SKIPPED, WORST_FIRST, CheckResult
 from gpulift.analysis.machine.saved import health_of
 from gpulift.analysis.machine.topology import Topology, kept
@@ -211,7 +210,7 @@ def by_machine(runs: Sequence[JudgedRun], apart: Collection[Path] = ()) -> list[
 def _of_all(runs: Sequence[JudgedRun]) -> tuple[CheckResult, ...]:
     newest: dict[tuple[str, str], CheckResult] = {}
     for one in sorted(runs, key=lambda one: one.summary.run.records[0].began_at):
-        card = card_of(one.summary.run.records[0].context)
+        card = one.summary.run.records[0].context.card
         for check in one.checks:
             before = newest.get((check.id, card))
             if before is None or check.verdict != SKIPPED or before.verdict == SKIPPED:

@@ -27,7 +27,7 @@ FOLDER = Path("gpulift-fleet")
 LOCK_FILE = ".lock"
 OPTIONS = ("--quick", "--gpus", "all")
 ALONE = "--burn"  # of a node's qualify, which takes no --quick
-HELP = "All nodes of a scheduler: each qualified, then pairs and groups; which stands out."
+HELP = "All nodes of a scheduler: each qualified, then pairs and groups; which is an outlier."
 
 app = typer.Typer(
     name="fleet", help=HELP, no_args_is_help=True, rich_markup_mode=None, add_completion=False

@@ -13,10 +13,10 @@ from rich.console import Console
 from gpulift.analysis.analyse import Analysis, analyse, read_beside
 from gpulift.analysis.cost import Prices
 from gpulift.analysis.doubts import Doubts
+from gpulift.analysis.machine import qualification
 from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.neighbours import neighbours_at
-from gpulift.analysis.reference import find_reference
-from gpulift.analysis.summary import Summary, summarise
+from gpulift.analysis.summary import Summary
 from gpulift.engine import machine, packages
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground.arguments import QUICK, named
@@ -85,9 +85,7 @@ def known_techniques(more_modules: Sequence[Path] = ()) -> list[TechniqueInfo]:
 
 def summary_of(run: Run) -> Summary:
     """The run with its model's reference; warnings of its reading are said."""
-    for warning in run.warnings:
-        say(f"warning: {warning}")
-    return summarise(run, find_reference(results_folder(), run.records[0].context.slug))
+    return qualification.summary_of(run, say)
 
 
 def others(summary: Summary) -> list[Summary]:

@@ -11,12 +11,11 @@ import typer
 
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.machine import saved, tables
-from gpulift.analysis.machine.qualified import card_of
+from gpulift.analysis.machine.qualification import exit_code_of
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.commands import shared as commands
-from gpulift.commands.qualify import exit_code_of
 from gpulift.ground import terminal
 from gpulift.ground.arguments import Json, Results, Wide
 from gpulift.ground.errors import GpuliftError
@@ -25,7 +24,7 @@ from gpulift.records.together import was_crowded
 
 
 def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> None:
-    """Name the card that stands out, of three or more of one model, or the node without one.
+    """Name the card that is an outlier, of three or more of one model, or the node without one.
 
     Of a card with several runs each case is of the one that stands for it, and of all cards only
     what did the same work is compared. Runs in which all cards of a machine were busy at once are
@@ -57,7 +56,7 @@ def _by_card(folders: Sequence[Path]) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for folder in folders:
         run = read_run(folder)
-        name = card_of(run.records[0].context) or str(folder.relative_to(above))
+        name = run.records[0].context.card or str(folder.relative_to(above))
         found.setdefault(name, []).append(run)
     return found
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from gpulift.analysis import arms
 from gpulift.analysis.analyse import JudgedRun
 from gpulift.analysis.machine import verdict
-from gpulift.analysis.machine.qualified import card_of
 from gpulift.analysis.machine.results import PASS
 from gpulift.ground.estimate import Estimate
 from gpulift.ground.gauges import Gauges, Labels
@@ -78,7 +77,7 @@ def _add_run(gauges: Gauges, run: Run, labels: Labels) -> None:
 
 def _add_checks(gauges: Gauges, judged: JudgedRun) -> None:
     run = judged.summary.run
-    labels = {**_labels(run), "card": card_of(run.records[0].context)}
+    labels = {**_labels(run), "card": run.records[0].context.card}
     answer = verdict.answer(judged.checks)
     gauges.add("gpulift_qualified", labels, float(answer.verdict == PASS))
     for check in judged.checks:

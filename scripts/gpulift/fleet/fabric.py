@@ -7,13 +7,11 @@ had a part in it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpulift.analysis.machine.siblings import ENOUGH_CARDS
-from gpulift.analysis.machine.spread import limits, logs_of, spread_of
-from gpulift.fleet.family import Seen
+from gpulift.analysis.machine.outliers import family_of
+from gpulift.analysis.machine.results import Rate
 from gpulift.fleet.kept import Meeting
 
 LEAST_MEETINGS = 2  # that tell whose fault it is
@@ -33,7 +31,7 @@ class Fault:
         return f"{of} {self.told}; whose fault it is cannot be told"
 
 
-def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Seen]:
+def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Rate]:
     """The best of each node's pairs, and of its groups, in each case that two or more have, with
     nodes of the same models."""
     for (node, kind, models), own in _by_node(meetings).items():
@@ -41,8 +39,7 @@ def rates_of_nodes(meetings: Sequence[Meeting]) -> Iterator[Seen]:
             rates = [one.rates[case] for one in own if case in one.rates]
             if len(rates) >= LEAST_MEETINGS:
                 best = max(rates, key=lambda rate: rate.value)
-                near = None if best.one_launch else best.high
-                yield Seen(node, "", models, f"{kind}/{case}", "B/s", best.value, near)
+                yield Rate.of("", f"{kind}/{case}", best, node=node, model=models)
 
 
 def broken_nodes(meetings: Sequence[Meeting]) -> set[str]:
@@ -72,25 +69,19 @@ def faults(meetings: Sequence[Meeting], explained_by: Collection[str]) -> Iterat
 
 
 def _slow(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str], str]:
-    """By kind and name."""
-    cases: dict[tuple[str, str, str], list[Meeting]] = {}
-    for one in meetings:
-        for case in one.rates:
-            cases.setdefault((one.kind, one.models, case), []).append(one)
-    enough = {key: rated for key, rated in cases.items() if len(rated) >= ENOUGH_CARDS}
-    tests = sum(map(len, enough.values()))
-    found = {}
-    for (kind, _, case), rated in enough.items():
-        logs = logs_of([one.rates[case].value for one in rated])
-        spread = spread_of(logs, tails=False)
-        needed = limits(len(rated), tests, None)
-        for one, log, distance in zip(rated, logs, spread.distances(logs), strict=True):
-            off = math.expm1(float(log) - spread.center)
-            if distance < -needed.far and off < -needed.least:
-                found[kind, one.name] = (
-                    f"{100 * off:.0f} % from the median of {len(rated)} in {case}"
-                )
-    return found
+    """By kind and name: those below the others, whatever their own intervals."""
+    rates = (
+        Rate(one.name, case, rate.value, rate.value, rate.value, model=one.models, setting=one.kind)
+        for one in meetings
+        for case, rate in one.rates.items()
+    )
+    return {
+        (one.rate.setting, one.rate.name): (
+            f"{100 * one.deviation:.0f} % from the median of {one.count} in {one.rate.check}"
+        )
+        for one in family_of(rates, tails=False).positions
+        if one.named
+    }
 
 
 def _by_node(meetings: Sequence[Meeting]) -> Mapping[tuple[str, str, str], list[Meeting]]:

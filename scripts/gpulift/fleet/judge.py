@@ -8,16 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpulift.analysis.machine.outliers import Group, family_of
 from gpulift.analysis.machine.results import (
     FAIL,
     INCONCLUSIVE,
     PASS,
     SKIPPED,
+    Position,
+    Rate,
     told_of_products,
 )
-from gpulift.analysis.machine.siblings import WORTH_FAILING
 from gpulift.fleet import fabric, kept
-from gpulift.fleet.family import Family, Place, Roof, Seen, family_of
 from gpulift.fleet.kept import KeptCard, KeptCheck, KeptNode, Meeting
 from gpulift.fleet.logs import NO_ANSWER
 from gpulift.ground import errors
@@ -38,13 +39,13 @@ class NodeVerdict:
     verdict: str
     reasons: tuple[str, ...]
     cards: tuple[KeptCard, ...]
-    places: tuple[Place, ...]
+    positions: tuple[Position, ...]
     meetings: tuple[Meeting, ...]
 
     @property
     def nearness(self) -> float | None:
-        """Of its worst roof: 1 and more stands out, where its own interval agrees."""
-        return max((place.nearness for place in self.places), default=None)
+        """Of its worst roof: 1 and more is an outlier, where its own interval agrees."""
+        return max((position.nearness for position in self.positions), default=None)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Fleet:
 
     scheduler: str
     nodes: tuple[NodeVerdict, ...]
-    roofs: tuple[Roof, ...]
+    roofs: tuple[Group, ...]
     faults: tuple[fabric.Fault, ...]  # of pairs and groups that no node explains
 
     @property
@@ -102,13 +103,15 @@ def _judged(
     meetings = [replace(one, models=_of_all(one.nodes, models)) for one in meetings]
     family = family_of([*_roofs(nodes), *fabric.rates_of_nodes(meetings)])
     broken = fabric.broken_nodes(meetings)
+    positions: dict[str, list[Position]] = {}
+    for position in family.positions:
+        positions.setdefault(position.rate.node, []).append(position)
     slow = {
-        place.seen.node
-        for place in family.places
-        if place.named and place.seen.check.startswith(kept.KINDS)
+        node
+        for node, own in positions.items()
+        if any(one.named and one.rate.check.startswith(kept.KINDS) for one in own)
     }
     faults = tuple(fabric.faults(meetings, broken | slow))
-    places = _by_node(family)
     parts: dict[str, list[Meeting]] = {}
     for meeting in meetings:
         for name in meeting.nodes:
@@ -118,7 +121,7 @@ def _judged(
         _verdict(
             node,
             expected.labels.get(node.name, ""),
-            places.get(node.name, ()),
+            positions.get(node.name, ()),
             parts.get(node.name, ()),
             node.name in broken,
             shared.get(node.name, ()),
@@ -126,7 +129,7 @@ def _judged(
         for node in nodes
     ]
     verdicts.sort(key=lambda one: WORST_FIRST.index(one.verdict))
-    return Fleet(expected.scheduler, tuple(verdicts), family.roofs, faults)
+    return Fleet(expected.scheduler, tuple(verdicts), family.groups, faults)
 
 
 def _of_all(nodes: Sequence[str], models: Mapping[str, set[str]]) -> str:
@@ -134,26 +137,19 @@ def _of_all(nodes: Sequence[str], models: Mapping[str, set[str]]) -> str:
     return ", ".join(sorted(set().union(*(models.get(name, ()) for name in nodes))))
 
 
-def _roofs(nodes: Sequence[KeptNode]) -> Iterator[Seen]:
+def _roofs(nodes: Sequence[KeptNode]) -> Iterator[Rate]:
     for node in nodes:
         for card in node.cards:
-            yield from (_seen(node.name, card, check) for check in card.roofs)
+            yield from (_rate(node.name, card, check) for check in card.roofs)
 
 
-def _seen(node: str, card: KeptCard, check: KeptCheck) -> Seen:
+def _rate(node: str, card: KeptCard, check: KeptCheck) -> Rate:
     estimate = check.estimate
     assert estimate is not None  # of a roof that was measured
-    near = estimate.high if estimate.launches > 1 else None
-    tolerance = check.reference.tolerance if check.reference else None
-    value = estimate.value
-    return Seen(node, card.name, card.model, check.id, check.unit, value, near, tolerance)
-
-
-def _by_node(family: Family) -> Mapping[str, list[Place]]:
-    places: dict[str, list[Place]] = {}
-    for place in family.places:
-        places.setdefault(place.seen.node, []).append(place)
-    return places
+    ends = (estimate.low, estimate.high) if estimate.launches > 1 else (None, None)
+    tolerance = (check.reference.tolerance if check.reference else None) or 0.0
+    unit, model, value = check.unit, card.model, estimate.value
+    return Rate(card.name, check.id, value, *ends, unit, node, model, tolerance=tolerance)
 
 
 def _told(faults: Sequence[fabric.Fault]) -> Mapping[str, list[str]]:
@@ -168,13 +164,13 @@ def _told(faults: Sequence[fabric.Fault]) -> Mapping[str, list[str]]:
 def _verdict(
     node: KeptNode,
     rack: str,
-    places: Sequence[Place],
+    positions: Sequence[Position],
     meetings: Sequence[Meeting],
     broken: bool,
     shared: Sequence[str],
 ) -> NodeVerdict:
     """What it `shared` with others and is not its own fault it keeps its verdict in spite of."""
-    said = [_own(node), *_among(places)]
+    said = [_own(node), *_among(positions)]
     if broken:
         said.append((FAIL, "each of its pairs and groups failed, and its partners' others did not"))
     said.sort(key=lambda one: WORST_FIRST.index(one[0]))
@@ -184,7 +180,7 @@ def _verdict(
         said[0][0],
         tuple(words for words in (*(words for _, words in said), *shared) if words),
         node.cards,
-        tuple(places),
+        tuple(positions),
         tuple(meetings),
     )
 
@@ -209,13 +205,11 @@ def _failed(cards: Sequence[KeptCard]) -> Iterator[str]:
         yield from (f"{beginning}{one.id}" for one in card.open if one.verdict == FAIL)
 
 
-def _among(places: Sequence[Place]) -> Iterator[tuple[str, str]]:
-    """What stands out below the others, the furthest of it named."""
-    named = sorted((one for one in places if one.named), key=lambda one: one.deviation)
-    for place in named[:1]:
-        seen = place.seen
-        card = f"{seen.card}: " if seen.card else ""
-        off = f"{100 * place.deviation:+.1f} % from the median, {-place.distance:.1f} deviations"
-        more = f"; {len(named) - 1} more stand out" if len(named) > 1 else ""
-        word = FAIL if place.deviation < -WORTH_FAILING else INCONCLUSIVE
-        yield word, f"{card}{seen.check} {off}{more}"
+def _among(positions: Sequence[Position]) -> Iterator[tuple[str, str]]:
+    """Of what it is an outlier in, the furthest below."""
+    slow = sorted((one for one in positions if one.named), key=lambda one: one.deviation)
+    for furthest in slow[:1]:
+        rate = furthest.rate
+        card = f"{rate.name}: " if rate.name else ""
+        more = f"; an outlier in {len(slow) - 1} more" if len(slow) > 1 else ""
+        yield furthest.verdict, f"{card}{rate.check} {furthest.told()}{more}"

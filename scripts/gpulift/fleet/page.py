@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpulift.analysis.machine.results import Position
 from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.machine.verdict import GLYPHS
-from gpulift.fleet.family import Place
 from gpulift.fleet.judge import Fleet, NodeVerdict
 from gpulift.fleet.kept import Meeting
 from gpulift.fleet.logs import NO_ANSWER
@@ -19,7 +19,7 @@ from gpulift.report import escaping, render, site
 FOLDER = "report"
 NODES = "nodes"
 SIGNS = {**GLYPHS, NO_ANSWER: "∅"}
-LEVELS = 4  # of nearness, the last for what stands out
+LEVELS = 4  # of nearness, the last for an outlier
 NO_RATE = "x"
 
 
@@ -42,13 +42,13 @@ class RoofLine:
     """A check of all cards of a node, none where one lacks it."""
 
     check: str
-    cells: tuple[Place | None, ...]
+    cells: tuple[Position | None, ...]
 
     @property
     def median(self) -> str:
         """Of all nodes."""
-        place = next(one for one in self.cells if one is not None)
-        return quantity(place.seen.value / (1 + place.deviation), place.seen.unit)
+        position = next(cell for cell in self.cells if cell is not None)
+        return quantity(position.median, position.rate.unit)
 
 
 def write_page(fleet: Fleet, folder: Path) -> Path:
@@ -76,7 +76,7 @@ def _level(node: NodeVerdict) -> str:
     nearness = node.nearness
     if nearness is None or node.verdict == NO_ANSWER:
         return NO_RATE
-    if any(place.named for place in node.places):
+    if any(position.named for position in node.positions):
         return str(LEVELS)
     return str(min(LEVELS - 1, max(0, int(nearness * LEVELS))))
 
@@ -90,22 +90,22 @@ def _racks(lines: Sequence[Line]) -> Mapping[str, list[Line]]:
 
 
 def _of_node(node: NodeVerdict) -> dict[str, Any]:
-    cards = list(dict.fromkeys(place.seen.card for place in node.places))
+    cards = list(dict.fromkeys(position.rate.name for position in node.positions))
     return {
         "node": node,
         "sign": SIGNS[node.verdict],
         "cards": cards,
-        "roofs": list(_roofs(node.places, cards)),
+        "roofs": list(_roofs(node.positions, cards)),
         "open": [(card.name, check) for card in node.cards for check in card.open],
         "meetings": [(one, _told(one)) for one in node.meetings],
         "signs": SIGNS,
     }
 
 
-def _roofs(places: Sequence[Place], cards: Sequence[str]) -> Iterator[RoofLine]:
-    by_check: dict[str, dict[str, Place]] = {}
-    for place in places:
-        by_check.setdefault(place.seen.check, {})[place.seen.card] = place
+def _roofs(positions: Sequence[Position], cards: Sequence[str]) -> Iterator[RoofLine]:
+    by_check: dict[str, dict[str, Position]] = {}
+    for position in positions:
+        by_check.setdefault(position.rate.check, {})[position.rate.name] = position
     for check, own in by_check.items():
         yield RoofLine(check, tuple(own.get(card) for card in cards))
 

@@ -484,6 +484,11 @@ class Context:
     # The whole object.
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def card(self) -> str:
+        """Short hash of the card; empty where there is none."""
+        return self.gpu.card if self.gpu else ""
+
     @cached_property
     def slug(self) -> str:
         """Folder name of the machine: its GPU model, or its CPU where there is no GPU, with the id

@@ -49,7 +49,7 @@ def test_the_folder_above_stands_for_all_nodes(
 ) -> None:
     nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12)
     assert cli.main(["siblings", "--wide", str(tmp_path / "shared")]) == OK
-    assert "Do the 3 cards agree? None stands out." in capsys.readouterr().out
+    assert "Do the 3 cards agree? None is an outlier." in capsys.readouterr().out
 
 
 def test_runs_of_one_card_are_one_line(
@@ -62,7 +62,7 @@ def test_runs_of_one_card_are_one_line(
     assert "Do the 4 cards agree?" in told
     rows = [line.split()[1] for line in told.splitlines() if line.startswith(("✗  ", "✓  "))]
     assert rows == ["card3", "card2", "card0", "card1"]
-    assert "✗ siblings/card3: 1 checks stand out" in told
+    assert "✗ siblings/card3: outlier in 1 check; most in" in told
 
 
 def test_two_nodes_are_too_few(

@@ -34,7 +34,7 @@ def test_nodes_that_agree_pass(tmp_path: Path) -> None:
     fleet = judge_fleet(sound(tmp_path))
     assert (fleet.sentence, fleet.exit_code) == ("8 nodes: 8 pass", OK)
     assert fleet.scheduler == "slurm"
-    assert all(node.places and node.nearness is not None for node in fleet.nodes)
+    assert all(node.positions and node.nearness is not None for node in fleet.nodes)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ HOSTILE = "<b>x&y"
 
 
 def folder_of(folder: Path) -> Path:
-    """Nodes that pass, fail, stand out, and do not answer, in two racks."""
+    """Nodes that pass, fail, are outliers, and do not answer, in two racks."""
     names = ["sound1", "sound2", "sound3", HOSTILE]
     for number, name in enumerate(names):
         made.node(folder, name, [made.check(made.MEMORY, 4e12 + 1e9 * number)])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpulift import cli
-from gpulift.analysis.machine import computed_peaks, health, results, siblings, spread
+from gpulift.analysis.machine import computed_peaks, health, outliers, results, telemetry
 from gpulift.analysis.machine.checks import IMPLAUSIBLE
 from gpulift.ground import steps
 from gpulift.ground.errors import FAILED
@@ -73,20 +73,20 @@ def test_every_section_of_a_step_is_one_of_the_method() -> None:
     ("title", "words"),
     [
         (steps.HEALTH, f"less than {percent(health.FREE_SHARE)} of what the driver"),
-        (steps.HEALTH, f"below {percent(health.CLOCK_FAILS)} of the card's highest"),
-        (steps.HEALTH, f"| it is below {percent(health.CLOCK_PASSES)} |"),
-        (steps.HEALTH, f"within {health.NEAR_SLOWDOWN_C:g} °C of where"),
-        (steps.HEALTH, f"leads there in {health.LOOK_AHEAD_S:g} s"),
+        (steps.HEALTH, f"below {percent(telemetry.CLOCK_FAILS)} of the card's highest"),
+        (steps.HEALTH, f"| it is below {percent(telemetry.CLOCK_PASSES)} |"),
+        (steps.HEALTH, f"within {telemetry.NEAR_SLOWDOWN_C:g} °C of where"),
+        (steps.HEALTH, f"leads there in {telemetry.LOOK_AHEAD_S:g} s"),
         *(
             (steps.COMPUTED_PEAKS, f"| {percent(share)} |")
             for share in sorted(set(computed_peaks.SHARES.values()))
         ),
         (steps.COMPUTED_PEAKS, f"More than {percent(IMPLAUSIBLE)} of a peak"),
-        (steps.SIBLINGS, f"Of {siblings.ENOUGH_CARDS} or more cards"),
-        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(spread.FLOOR)})"),
-        (steps.SIBLINGS, f"more than {results.FAR:g} and"),
-        (steps.SIBLINGS, f"more than {percent(results.LEAST_DEVIATION)} from the median"),
-        (steps.SIBLINGS, f"more than {percent(siblings.WORTH_FAILING)} below"),
+        (steps.SIBLINGS, f"Of {outliers.ENOUGH} or more cards"),
+        (steps.SIBLINGS, f"max(1.4826 x MAD, {percent(outliers.FLOOR)})"),
+        (steps.SIBLINGS, f"more than {outliers.FAR:g} and"),
+        (steps.SIBLINGS, f"more than {percent(outliers.LEAST_DEVIATION)} from the median"),
+        (steps.SIBLINGS, f"more than {percent(results.WORTH_FAILING)} below"),
     ],
 )
 def test_the_method_has_the_limits_of_the_code(title: str, words: str) -> None:

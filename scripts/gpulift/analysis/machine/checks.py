@@ -15,25 +15,29 @@ from dataclasses import dataclass, replace
 import scipy
 
 from gpulift.analysis.machine.computed_peaks import computed_peak, expected_share
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import (
     FAIL,
-    FIXED,
     INCONCLUSIVE,
     PASS,
     SKIPPED,
     VERDICTS,
     Check,
     CheckResult,
+    Verdict,
+)
+from gpulift.analysis.machine.unmeasured import (
+    left_out,
+    not_measured,
+    of_problem,
+    problem_of,
 )
 from gpulift.analysis.reference import Measured, Peak, Reference
-from gpulift.analysis.summary import Problem, Summary, is_fixed, rates_of
+from gpulift.analysis.summary import Problem, Summary
 from gpulift.engine import quick
-from gpulift.engine.again import repeated_by
-from gpulift.ground import registers, text
+from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
-from gpulift.records.model import Context, Record
-from gpulift.verdicts import stats
-from gpulift.verdicts.cases import Case
+from gpulift.records.model import Context
 
 LOOKS = (quick.LAUNCHES, 2 * quick.LAUNCHES, 4 * quick.LAUNCHES)  # launches in all at each look
 WRONG = 0.05 / len(LOOKS)  # how often the interval of a look may miss: a share for each
@@ -51,7 +55,6 @@ REMEDIES = (
 )
 BUILD_REFERENCE = "./gpulift reference build RESULTS makes entries from records"
 REFRESH = "refresh the reference: ./gpulift reference build RESULTS, with this run among them"
-LEFT_OUT = "reference/left_out"  # the one row of all that the run was not meant to measure
 REMEDY = "measure again with nothing else running; then look at the health checks"
 ONE_LAUNCH_REMEDY = (
     "measure again with several launches, as ./gpulift qualify does; where it did, look at what"
@@ -61,16 +64,6 @@ HOST_REMEDY = (
     "the host's pace is in it: look at its other load, clocks and, if virtual, its neighbours; "
     "then at the health checks"
 )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One judgement. `smallest_effect`: the smallest deviation that would have failed for sure."""
-
-    word: str
-    limit: float | None = None
-    reason: str = ""
-    smallest_effect: float | None = None
 
 
 def for_all_looks(estimate: Estimate) -> Estimate:
@@ -93,72 +86,24 @@ def judge(
     """Where the interval lies against value * (1 -+ tolerance); `tolerance` is a fraction."""
     limit = value * (1 - tolerance if higher_is_better else 1 + tolerance)
     if estimate.low is None or estimate.high is None:
-        return Verdict(INCONCLUSIVE, limit, _no_interval(estimate))
+        return Verdict(INCONCLUSIVE, _no_interval(estimate), limit=limit)
     if estimate.one_launch:
         why = (
             "one launch: its interval does not hold the variation from launch to launch, so that no"
             " smallest effect is known"
         )
-        return Verdict(INCONCLUSIVE, limit, why)
+        return Verdict(INCONCLUSIVE, why, limit=limit)
     effect = _smallest_effect(estimate, limit / value, higher_is_better)
     worst, best = (estimate.low, estimate.high)
     if not higher_is_better:
         worst, best = -estimate.high, -estimate.low
     signed = limit if higher_is_better else -limit
     if worst >= signed:
-        return Verdict(PASS, limit, "", effect)
+        return Verdict(PASS, "", "", limit, effect)
     if best < signed:
         side = "below" if higher_is_better else "above"
-        return Verdict(FAIL, limit, f"the whole interval is {side} the limit", effect)
-    return Verdict(INCONCLUSIVE, limit, "the interval holds the limit", effect)
-
-
-def measured_checks(summary: Summary) -> tuple[Check, ...]:
-    """Everything that can be judged: roofs, fixed products, unit costs, and step times of each
-    arm."""
-    roofs = [
-        Check(
-            id=f"roof/{roof.name}/{roof.regime}",
-            unit=roof.unit,
-            estimate=roof.rate,
-            case=roof.case,
-            arm=roof.arm,
-            work=_work(roof.case, roof.arm),
-            roof=roof.name,
-        )
-        for roof in summary.roofs
-    ]
-    costs = [
-        Check(
-            id=f"cost/{row.case.technique}/{row.case.case_id}/{row.arm}",
-            unit="s",
-            estimate=row.time_s,
-            case=row.case,
-            arm=row.arm,
-            work=_items(row.case, row.arm),
-        )
-        for row in summary.unit_costs
-    ]
-    return (*roofs, *_fixed_products(summary), *costs, *_step_times(summary))
-
-
-def _fixed_products(summary: Summary) -> list[Check]:
-    """Rates of a ceiling's products whose shape and algorithm no run searches: no roof, and alike
-    on cards of one model."""
-    return [
-        Check(
-            id=f"{FIXED}{rate.name}/{rate.regime}",
-            unit=rate.unit,
-            estimate=rate.rate,
-            case=rate.case,
-            arm=rate.arm,
-            work=_work(rate.case, rate.arm),
-            roof=rate.name,  # a share of whose computed peak it reaches, too
-        )
-        for case in summary.cases
-        if is_fixed(case)
-        for rate in rates_of(case)
-    ]
+        return Verdict(FAIL, f"the whole interval is {side} the limit", "", limit, effect)
+    return Verdict(INCONCLUSIVE, "the interval holds the limit", "", limit, effect)
 
 
 def judge_run(
@@ -179,17 +124,17 @@ def judge_run(
     results = [_judge_check(check, known.get(check.id), reference) for check in checks]
     done = {check.id for check in checks}
     explained: set[Problem] = set()
-    left_out = 0
+    count = 0
     for entry in (entry for id, entry in sorted(known.items()) if id not in done):
-        problem = _problem_of(entry.check, summary)
+        problem = problem_of(entry.check, summary)
         if problem:
             explained.add(problem)
         elif filter or not summary.run.full:
-            left_out += 1
+            count += 1
             continue
-        results.append(_not_measured(entry, problem, summary))
-    if left_out:
-        results.append(_left_out(left_out, filter))
+        results.append(not_measured(entry, problem, summary))
+    if count:
+        results.append(left_out(count, filter))
     if any(result.id == INTEGRITY_CHECK for result in health):
         repeats = {record.technique for record in summary.run.records if record.judges_integrity}
         explained |= {p for p in summary.problems if p.technique in repeats and not p.arm}
@@ -226,30 +171,6 @@ def basis(summary: Summary) -> str:
     return f"judged by what {count} {noun} of this model reached"
 
 
-def _work(case: Case, arm: str) -> float:
-    measured = case.first.arm(arm)
-    return stats.work_for_roof(measured.cost) if measured and measured.cost else 0.0
-
-
-def _items(case: Case, arm: str) -> float:
-    measured = case.first.arm(arm)
-    return measured.cost.items if measured and measured.cost else 0.0
-
-
-def _step_times(summary: Summary) -> list[Check]:
-    """The speedups tell techniques apart; only the times themselves tell a slow card."""
-    checks = []
-    for case in summary.cases:
-        if case.first.ceiling or case.first.judges_integrity:
-            continue
-        for arm in case.first.arms:
-            time = case.times_s.get(arm.name)
-            if time:
-                id = f"time/{case.technique}/{case.case_id}/{arm.name}"
-                checks.append(Check(id, "s", time, case, arm.name, 1.0))
-    return checks
-
-
 def _no_interval(estimate: Estimate) -> str:
     if estimate.one_launch:
         return "one launch: too few windows even for its own interval; no smallest effect is known"
@@ -280,7 +201,7 @@ def _judge_check(check: Check, entry: Measured | None, reference: Reference | No
         share = check.estimate.value / peak.value
         reason = f"implausible: {100 * share:.0f} % of the {peak.kind}"
         remedy = "do not use this figure: report it with its record"
-        return _result(check, Verdict(FAIL, IMPLAUSIBLE * peak.value, reason), remedy, peak)
+        return _result(check, Verdict(FAIL, reason, remedy, IMPLAUSIBLE * peak.value), peak)
     other_host = _other_host(check, entry) if entry else ""
     if entry is not None and not other_host:
         return _judge_by_entry(check, entry)
@@ -290,22 +211,22 @@ def _judge_check(check: Check, entry: Measured | None, reference: Reference | No
 
 def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
     verdict = judge(check.estimate, entry.value, entry.tolerance, check.higher_is_better)
-    remedy = _remedy(check, verdict)
+    verdict = replace(verdict, remedy=_remedy(check, verdict))
     misfits = _misfits(check, entry)
     better = _far_better(check, entry)
     if better:
-        verdict, remedy = replace(verdict, reason=better), REFRESH
+        verdict = replace(verdict, reason=better, remedy=REFRESH)
     if not entry.judges:
         reason = f"sound machines differ by more than {100 * entry.tolerance:.0f} %"
-        verdict, remedy = Verdict(SKIPPED, reason=reason), ""
+        verdict = Verdict(SKIPPED, reason)
     elif misfits:
         reason = f"other conditions: {'; '.join(misfits)}"
         if verdict.smallest_effect is None:
             reason += f"; {verdict.reason}"
-        verdict = replace(verdict, word=INCONCLUSIVE, reason=reason)
         remedy = "measure under the conditions of the reference"
+        verdict = replace(verdict, word=INCONCLUSIVE, reason=reason, remedy=remedy)
     return replace(
-        _result(check, verdict, remedy, _Bound(entry.value, "measured")),
+        _result(check, verdict, _Bound(entry.value, "measured")),
         tolerance=entry.tolerance if entry.judges else None,
         cards=entry.cards if check.case.first.context.gpu else 0,
         launches=entry.launches,
@@ -327,9 +248,9 @@ def _judge_by_peak(check: Check, peak: _Bound, lacks: str) -> CheckResult:
     if peak.value is None or share is None:
         if check.roof:
             lacks += ", and no peak can be computed"
-        return _result(check, Verdict(SKIPPED, reason=lacks), BUILD_REFERENCE, _Bound())
+        return _result(check, Verdict(SKIPPED, lacks, BUILD_REFERENCE), _Bound())
     verdict = judge_share(check.estimate, peak.value, share, peak.kind)
-    return _result(check, verdict, _remedy(check, verdict), peak)
+    return _result(check, replace(verdict, remedy=_remedy(check, verdict)), peak)
 
 
 def judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Verdict:
@@ -339,14 +260,14 @@ def judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Ver
     effect = lower.smallest_effect
     expected = f"{100 * share:.0f} % of the {kind}"
     if upper.word == PASS:
-        return Verdict(PASS, upper.limit, f"at least {expected}", effect)
+        return Verdict(PASS, f"at least {expected}", "", upper.limit, effect)
     if lower.word == FAIL:
-        return Verdict(FAIL, lower.limit, f"below half of the {expected} that is expected", effect)
+        reason = f"below half of the {expected} that is expected"
+        return Verdict(FAIL, reason, "", lower.limit, effect)
     if effect is None:
         return upper
-    return Verdict(
-        INCONCLUSIVE, upper.limit, f"not surely {expected}, nor below half of it", effect
-    )
+    reason = f"not surely {expected}, nor below half of it"
+    return Verdict(INCONCLUSIVE, reason, "", upper.limit, effect)
 
 
 def _peak(check: Check, context: Context, reference: Reference | None) -> _Bound:
@@ -395,12 +316,12 @@ def _major(version: str) -> str:
     return match.group() if match else ""
 
 
-def _result(check: Check, verdict: Verdict, remedy: str, bound: _Bound) -> CheckResult:
+def _result(check: Check, verdict: Verdict, bound: _Bound) -> CheckResult:
     return CheckResult(
         id=check.id,
         verdict=verdict.word,
         reason=verdict.reason,
-        remedy=remedy,
+        remedy=verdict.remedy,
         estimate=check.estimate,
         unit=check.unit,
         limit=verdict.limit,
@@ -424,100 +345,3 @@ def _remedy(check: Check, verdict: Verdict) -> str:
     remedy = next((told for prefix, told in REMEDIES if check.id.startswith(prefix)), usual)
     again = verdict.word == INCONCLUSIVE and remedy != REMEDY
     return f"measure again with nothing else running; {remedy}" if again else remedy
-
-
-def _not_measured(entry: Measured, problem: Problem | None, summary: Summary) -> CheckResult:
-    """A row for what the reference has and the run has not, though it was meant to."""
-    verdict, remedy = SKIPPED, ""
-    reason = "not measured: filtered out, or not in this build"
-    if problem:
-        verdict = SKIPPED if problem.outcome == "skipped" else FAIL
-        reason = f"{problem.outcome} in this run: {problem.reason}"
-        remedy = problem.remedy or _remedy_of(problem, summary)
-    return CheckResult(
-        id=entry.check,
-        verdict=verdict,
-        reason=reason,
-        remedy=remedy,
-        unit=entry.unit,
-        tolerance=entry.tolerance,
-        cards=entry.cards if summary.run.records[0].context.gpu else 0,
-        launches=entry.launches,
-        kind="measured",
-        reference=entry,
-    )
-
-
-def _left_out(count: int, filter: str) -> CheckResult:
-    """The row for what the reference has and the run was not meant to measure."""
-    checks = text.counted(count, "check")
-    if filter:
-        reason = f"{checks} of the reference not measured: the run was limited to {filter!r}"
-        return CheckResult(LEFT_OUT, SKIPPED, reason, kind="measured")
-    reason = f"{checks} of the reference not measured: a quick run has only the quick cases"
-    remedy = "./gpulift qualify without --quick"
-    return CheckResult(
-        LEFT_OUT, SKIPPED, f"{reason} that there is time for", remedy, kind="measured"
-    )
-
-
-def _problem_of(id: str, summary: Summary) -> Problem | None:
-    """What kept this check from being measured, where the run says so."""
-    kind, _, rest = id.partition("/")
-    if kind == "roof":
-        roof, _, regime = rest.rpartition("/")
-        regimes = {(r.technique, r.case_id): r.regime for r in summary.run.records}
-        return next((p for p in summary.problems if _explains(p, roof, regime, regimes)), None)
-    for problem in summary.problems:
-        case = f"{problem.technique}/{problem.case_id}/"
-        if rest.startswith(case) and problem.arm in ("", rest.removeprefix(case)):
-            return problem
-    return None
-
-
-def _explains(
-    problem: Problem, roof: str, regime: str, regimes: Mapping[tuple[str, str], str]
-) -> bool:
-    """Whether it is of the technique that measures the roof, its regime and its arm.
-
-    The arm or the case of the roof `gemm/bf16` is of bf16.
-    """
-    detail = roof.partition("/")[2]
-    if problem.technique != registers.roof(roof).get("ceiling"):
-        return False
-    if regimes.get((problem.technique, problem.case_id)) != regime:
-        return False
-    named = re.split(r"[/:]", problem.case_id)
-    return problem.arm == detail if problem.arm else detail in named or "dtype" not in named
-
-
-def of_problem(problem: Problem, summary: Summary) -> CheckResult:
-    """A row for what went wrong or was skipped outside of the reference."""
-    parts = ("case", problem.technique, problem.case_id, problem.arm)
-    return CheckResult(
-        id="/".join(part for part in parts if part),
-        verdict=SKIPPED if problem.outcome == "skipped" else FAIL,
-        reason=f"{problem.outcome} in this run: {problem.reason}",
-        remedy=problem.remedy or _remedy_of(problem, summary),
-    )
-
-
-def look_again(record: Record) -> str:
-    """The remedy where a record names none: where to read on, and how to measure it again."""
-    line = f"read line {record.line} of {record.file.name} among the records"
-    return f"{line}; {repeated_by(record)} repeats it"
-
-
-def _remedy_of(problem: Problem, summary: Summary) -> str:
-    """Empty for a skip, which is a result and needs no remedy."""
-    if problem.outcome == "skipped":
-        return ""
-    case = (problem.technique, problem.case_id)
-    tried = [r for r in summary.run.records if (r.technique, r.case_id) == case]
-    return next(look_again(r) for r in tried if problem.outcome == _outcome(r, problem.arm))
-
-
-def _outcome(record: Record, name: str) -> str:
-    """Of the arm of that name, or with no name of the record."""
-    arm = record.arm(name) if name else None
-    return arm.outcome if arm else record.outcome

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from gpulift.analysis.machine import siblings
 from gpulift.analysis.machine.checks import INTEGRITY_CHECK
-from gpulift.analysis.machine.results import Check, CheckResult, Standing
+from gpulift.analysis.machine.results import WORTH_FAILING, Check, CheckResult, Position
 from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.reference import Conditions, Measured, Peak
 from gpulift.ground import steps, text
@@ -27,13 +26,13 @@ def explanation(result: CheckResult) -> str:
 
 def as_data(result: CheckResult) -> dict[str, Any]:
     """All of it for programs, in SI base units; unknown is null, shares are fractions."""
-    plain = asdict(replace(result, check=None, standings=()))
-    del plain["check"], plain["standings"]
+    plain = asdict(replace(result, check=None, positions=()))
+    del plain["check"], plain["positions"]
     if result.check:
         plain["launch_values"] = list(result.check.launch_values)
         plain["measured_launches"] = [run_launch_data(launch) for launch in _launches(result.check)]
-    if result.standings:
-        plain["standings"] = [standing_data(standing) for standing in result.standings]
+    if result.positions:
+        plain["standings"] = [position_data(position) for position in result.positions]
     return plain
 
 
@@ -52,8 +51,9 @@ def _launch_lines(check: Check) -> Iterator[str]:
     yield step(steps.LAUNCH_VALUE, f"one value per launch: {values} ({_meaning(check)})")
 
 
-def _launches(check: Check) -> list[Launch]:
-    arms = ((record, record.arm(check.arm)) for record in check.records)
+def _launches(check: Check | None) -> list[Launch]:
+    records = check.records if check else ()
+    arms = ((record, record.arm(check.arm if check else "")) for record in records)
     return [Launch(str(record.file.parent), record, arm) for record, arm in arms if arm]
 
 
@@ -129,37 +129,43 @@ def _conditions(conditions: Conditions) -> str:
 
 
 def _among_siblings(result: CheckResult) -> Iterator[str]:
-    for standing in result.standings:
-        yield from _launch_lines(standing.measured)
+    for position in result.positions:
+        rate = position.rate
+        if rate.measured:
+            yield from _launch_lines(rate.measured)
         yield step(
             steps.SIBLINGS,
-            f"{standing.check} {standing.setting}: {quantity(standing.value, standing.unit)}"
-            f" against a median of {quantity(standing.median, standing.unit)} over the cards:"
-            f" {100 * standing.deviation:+.2f} %, {standing.distance:+.1f} robust standard"
+            f"{rate.check} {rate.setting}: {quantity(rate.value, rate.unit)}"
+            f" against a median of {quantity(position.median, rate.unit)} over the cards:"
+            f" {100 * position.deviation:+.2f} %, {position.distance:+.1f} robust standard"
             " deviations; of its interval the end nearest the median is"
-            f" {100 * standing.nearest_deviation:+.2f} % off"
-            f"{': it stands out' if standing.outlier else ''}",
+            f" {100 * position.nearest_deviation:+.2f} % off"
+            f"{': an outlier' if position.outlier else ''}",
         )
-    if result.standings:
-        leasts = [standing.least for standing in result.standings]
-        off = " to ".join(percent(one) for one in sorted({min(leasts), max(leasts)}))
+    if result.positions:
+        leasts = [position.limits.least for position in result.positions]
+        off = " to ".join(percent(least) for least in sorted({min(leasts), max(leasts)}))
         yield step(
             steps.SIBLINGS,
-            f"a card stands out by more than {result.standings[0].far:.2g} deviations with its"
-            f" whole interval more than {off} off, and fails where a roof is more than"
-            f" {percent(siblings.WORTH_FAILING)} below",
+            f"an outlier is more than {result.positions[0].limits.far:.2g} deviations and its whole"
+            f" interval more than {off} off, and fails where a roof is more than"
+            f" {percent(WORTH_FAILING)} below",
         )
 
 
-def standing_data(standing: Standing) -> dict[str, Any]:
+def position_data(position: Position) -> dict[str, Any]:
     """A card beside its siblings in one check; shares are fractions."""
-    plain = {key: value for key, value in vars(standing).items() if key != "measured"}
+    rate, check = position.rate, position.rate.measured
     return {
-        **plain,
-        "deviation": standing.deviation,
-        "outlier": standing.outlier,
-        "launch_values": list(standing.measured.launch_values),
-        "measured_launches": [run_launch_data(launch) for launch in _launches(standing.measured)],
+        "card": rate.name,
+        **{key: getattr(rate, key) for key in ("check", "setting", "value", "unit")},
+        **{key: getattr(position, key) for key in ("median", "distance", "nearest")},
+        "higher_is_better": rate.higher_is_better,
+        **asdict(position.limits),
+        "deviation": position.deviation,
+        "outlier": position.outlier,
+        "launch_values": list(check.launch_values) if check else [],
+        "measured_launches": [run_launch_data(launch) for launch in _launches(check)],
     }
 
 

@@ -1,4 +1,4 @@
-"""Verdicts on what several GPUs do together: pairs, all-reduces, ranks; which of them stands out.
+"""Verdicts on what several GPUs do together: pairs, all-reduces, ranks; which is an outlier.
 
 A pair is held against what cards of the model reached where two or more machines are behind it,
 else against what its links can carry, and against the other pairs as `siblings` holds cards.
@@ -13,27 +13,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpulift.analysis.machine.checks import LEFT_OUT, Verdict, judge, judge_run, judge_share
+from gpulift.analysis.machine.checks import judge, judge_run, judge_share
 from gpulift.analysis.machine.computed_peaks import computed_peak, expected_share
-from gpulift.analysis.machine.node import COLLECTIVES, PEER_COPY, STRAGGLER
+from gpulift.analysis.machine.outliers import LEAST_DEVIATION, family_of
 from gpulift.analysis.machine.results import (
     FAIL,
-    FAR,
     INCONCLUSIVE,
-    LEAST_DEVIATION,
     PASS,
     WORST_FIRST,
-    CheckResult,
-)
-from gpulift.analysis.machine.siblings import (
-    ENOUGH_CARDS,
     WORTH_FAILING,
-    distances_from_median,
-    nearest_to,
+    CheckResult,
+    Rate,
+    Verdict,
 )
 from gpulift.analysis.machine.tables import quantity
+from gpulift.analysis.machine.unmeasured import LEFT_OUT
 from gpulift.analysis.reference import Measured
 from gpulift.analysis.summary import Summary
+from gpulift.engine.node import COLLECTIVES, PEER_COPY, STRAGGLER
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.verdicts import stats
@@ -81,13 +78,21 @@ def judge_pairs(summary: Summary, cards: Mapping[int, str]) -> list[CheckResult]
     rates = pair_rates(summary)
     if not rates:
         return []
-    median, distances = distances_from_median([rate.value for rate in rates.values()])
+    named = {pair: _named(pair, cards) for pair in rates}
+    among = (Rate.of(named[pair], "pairs", rate) for pair, rate in rates.items())
+    family = family_of(among, tails=False)
+    outliers = {
+        one.rate.name: Verdict(one.verdict, reason=one.told("pairs"))
+        for one in family.positions
+        if one.named
+    }
+    median = math.exp(float(np.median([math.log(rate.value) for rate in rates.values()])))
     rows = []
-    for (pair, rate), distance in zip(rates.items(), distances, strict=True):
+    for pair, rate in rates.items():
+        beside = _row(outliers.get(named[pair], Verdict(PASS)), rate, median, "pairs")
         alone = _judge_link(rate, summary)
-        among = _among_pairs(rate, median, distance, len(rates))
-        verdict = min((alone, among), key=lambda one: WORST_FIRST.index(one.verdict))
-        rows.append(replace(verdict, id=f"pairs/{_named(pair, cards)}"))
+        verdict = min((alone, beside), key=lambda row: WORST_FIRST.index(row.verdict))
+        rows.append(replace(verdict, id=f"pairs/{named[pair]}"))
     passed = [row for row in rows if row.verdict == PASS]
     return [*(row for row in rows if row.verdict != PASS), *_passed(passed, len(rows))]
 
@@ -189,19 +194,6 @@ def _entry(summary: Summary) -> Measured | None:
     known = summary.reference.measured if summary.reference else {}
     entry = known.get(f"roof/{ROOF}/burst")
     return entry if entry and entry.judges and entry.cards >= ENOUGH_MACHINES else None
-
-
-def _among_pairs(rate: Estimate, median: float, distance: float, count: int) -> CheckResult:
-    """As a card is judged among its siblings; a pair that is faster does not stand out."""
-    nearest = nearest_to(rate, median) / median - 1
-    if count < ENOUGH_CARDS or distance >= -FAR or nearest >= -LEAST_DEVIATION:
-        return _row(Verdict(PASS), rate, median, "pairs")
-    deviation = rate.value / median - 1
-    reason = (
-        f"{100 * deviation:+.1f} % from the median of {count} pairs, {-distance:.1f} deviations"
-    )
-    word = FAIL if deviation < -WORTH_FAILING else INCONCLUSIVE
-    return _row(Verdict(word, reason=reason), rate, median, "pairs")
 
 
 def _passed(rows: Sequence[CheckResult], count: int) -> list[CheckResult]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from gpulift.analysis.machine.checks import measured_checks
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import Check
 from gpulift.analysis.reference import SCHEMA, VARIES, Conditions, Measured, Published, Reference
 from gpulift.analysis.summary import summarise

@@ -1,9 +1,10 @@
-"""Types of a verdict on a machine: what was judged, the row of a qualification, siblings."""
+"""Types of a verdict on a machine: what was judged, a place among others, the row of a check."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,8 @@ SKIPPED = "skipped"
 VERDICTS = (PASS, FAIL, INCONCLUSIVE, SKIPPED)
 WORST_FIRST = (FAIL, INCONCLUSIVE, PASS, SKIPPED)
 
+WORTH_FAILING = 0.05  # sound cards of one model differ by up to 3 % in their products' roofs
 ROOF, FIXED = "roof/", "fixed/"  # how checks of roofs, and of fixed products, begin
-FAR = 4.0  # robust standard deviations from the median of few cards
-LEAST_DEVIATION = 0.01  # of a card that is named
 
 
 def that_judge_cards(checks: Iterable[str]) -> frozenset[str]:
@@ -74,51 +74,109 @@ class Check:
         return tuple(self.work / t if self.higher_is_better else t / self.work for t in times)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """One check of one card beside its siblings. `deviation` is a fraction, below 0: less.
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A quantity of a card, a pair or a node, and the ends of its interval, none of one launch."""
 
-    It stands out more than `far` robust standard deviations away, its whole interval more than
-    `least`.
-    """
-
-    card: str
+    name: str
     check: str
-    setting: str
     value: float
-    unit: str
-    median: float
-    distance: float
-    higher_is_better: bool
-    nearest: float  # of the card's own interval to the median
+    low: float | None = None
+    high: float | None = None
+    unit: str = "B/s"
+    node: str = ""
+    model: str = ""
+    setting: str = ""
+    tolerance: float = 0.0  # of the model's reference
+    measured: Check | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, name: str, check: str, estimate: Estimate, **others: Any) -> Rate:
+        """With the interval of an estimate over several launches."""
+        ends = (None, None) if estimate.one_launch else (estimate.low, estimate.high)
+        return cls(name, check, estimate.value, *ends, **others)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Rates are better when higher, times when lower."""
+        return self.unit != "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """An outlier is more than `far` deviations away, its whole interval more than `least`, a
+    fraction."""
+
     far: float
     least: float
-    measured: Check = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A rate among the others: a fraction from their median, and in robust standard deviations;
+    `nearest` is the end of its interval towards the median."""
+
+    rate: Rate
+    median: float
+    distance: float
+    nearest: float
+    count: int  # of those compared
+    limits: Limits
 
     @property
     def deviation(self) -> float:
-        """From the median of the cards, as a fraction."""
-        return self.value / self.median - 1
+        """From the median, as a fraction."""
+        return self.rate.value / self.median - 1
 
     @property
     def nearest_deviation(self) -> float:
-        """From the median of the cards to the near end of this card's interval, as a fraction."""
+        """From the median to the near end of the interval, as a fraction."""
         return self.nearest / self.median - 1
 
     @property
+    def nearness(self) -> float:
+        """The share of the distance from which on a rate is an outlier below."""
+        return -self.distance / self.limits.far
+
+    @property
     def outlier(self) -> bool:
-        """Whether it is that far away."""
-        return abs(self.distance) > self.far and abs(self.nearest_deviation) > self.least
+        """Whether it is that far away, on either side."""
+        far, least = self.limits.far, self.limits.least
+        return abs(self.distance) > far and abs(self.nearest_deviation) > least
 
     @property
     def slower(self) -> bool:
         """Whether it is on the bad side of the median."""
-        return (self.value < self.median) == self.higher_is_better and self.value != self.median
+        value = self.rate.value
+        return (value < self.median) == self.rate.higher_is_better and value != self.median
 
     @property
     def named(self) -> bool:
-        """Whether the card is told to be slow in it: a fast one wants nothing done."""
+        """Whether it is told to be slow: a fast one wants nothing done."""
         return self.outlier and self.slower
+
+    @property
+    def verdict(self) -> str:
+        """Of one that is named."""
+        return FAIL if abs(self.deviation) > WORTH_FAILING else INCONCLUSIVE
+
+    def told(self, noun: str = "") -> str:
+        """`-7.5 % from the median of 12 pairs, 9.1 deviations`."""
+        of = f" of {self.count} {noun}" if noun else ""
+        off = f"{100 * self.deviation:+.1f} % from the median{of}"
+        return f"{off}, {abs(self.distance):.1f} deviations"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judgement, why, and what to do about it. `smallest_effect`: the smallest deviation that
+    would have failed for sure."""
+
+    word: str
+    reason: str = ""
+    remedy: str = ""
+    limit: float | None = None
+    smallest_effect: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +185,7 @@ class CheckResult:
 
     `cards` and `launches` are how many are behind the reference; without a GPU there are no cards
     to count. `against` is what the limit was made of, in `unit`: the value of the `reference`, or
-    a computed peak. `check` has the launches that were judged, and `standings` those of a card
+    a computed peak. `check` has the launches that were judged, and `positions` those of a card
     among its siblings.
     """
 
@@ -147,7 +205,7 @@ class CheckResult:
     against: float | None = None
     reference: Measured | Peak | None = None
     check: Check | None = field(default=None, compare=False, repr=False)
-    standings: tuple[Standing, ...] = field(default=(), compare=False, repr=False)
+    positions: tuple[Position, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def value(self) -> float | None:

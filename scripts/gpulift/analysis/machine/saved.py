@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from gpulift.analysis.machine.checks import basis, coverage
-from gpulift.analysis.machine.explain import as_data, standing_data
+from gpulift.analysis.machine.explain import as_data, position_data
 from gpulift.analysis.machine.health import judge_health
 from gpulift.analysis.machine.results import VERDICTS, WORST_FIRST, CheckResult
 from gpulift.analysis.machine.siblings import Siblings
@@ -41,7 +41,7 @@ def siblings_document(siblings: Siblings, results: Sequence[CheckResult]) -> dic
         "cards": list(siblings.cards),
         "note": siblings.note,
         "checks": [as_data(result) for result in results],
-        "outliers": [standing_data(standing) for standing in siblings.outliers],
+        "outliers": [position_data(outlier) for outlier in siblings.outliers],
         "crowding": [asdict(crowding) for crowding in siblings.crowding],
     }
 

@@ -1,38 +1,33 @@
-"""Cards of one machine against each other: which one stands out, and what running together costs.
+"""Cards of one machine against each other: which is an outlier, and what running together costs.
 
-All cards and checks are one family (`spread`). Few cards give a poor deviation, so one stands out
-only when its own interval, over launches, is away from the median as well.
+All cards and checks are one family (`outliers`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpulift.analysis.machine.checks import measured_checks
+from gpulift.analysis.machine.measured import measured_checks
+from gpulift.analysis.machine.outliers import ENOUGH, family_of
 from gpulift.analysis.machine.results import (
-    FAIL,
-    INCONCLUSIVE,
     PASS,
     SKIPPED,
     Check,
     CheckResult,
-    Standing,
+    Position,
+    Rate,
     that_judge_cards,
     told_of_products,
 )
-from gpulift.analysis.machine.spread import limits, logs_of, spread_of
 from gpulift.analysis.reference import Measured
 from gpulift.analysis.summary import Summary
 from gpulift.analysis.today import UNKNOWN, Today
+from gpulift.ground import text
 from gpulift.ground.errors import GpuliftError
-from gpulift.ground.estimate import Estimate
 
-WORTH_FAILING = 0.05  # sound cards of one model differ by up to 3 % in their products' roofs
-ENOUGH_CARDS = 3
 ALONE = "alone"
 TOGETHER = "together"
 
@@ -54,15 +49,15 @@ class Siblings:
     """The comparison of all cards of a machine."""
 
     cards: tuple[str, ...]
-    standings: tuple[Standing, ...]
+    positions: tuple[Position, ...]
     crowding: tuple[Crowding, ...]
     note: str = ""
 
     @property
-    def outliers(self) -> tuple[Standing, ...]:
+    def outliers(self) -> tuple[Position, ...]:
         """The slow ones, the furthest first."""
-        outliers = (one for one in self.standings if one.named)
-        return tuple(sorted(outliers, key=lambda s: (-abs(s.distance), s.card, s.check)))
+        slow = (position for position in self.positions if position.named)
+        return tuple(sorted(slow, key=lambda p: (-abs(p.distance), p.rate.name, p.rate.check)))
 
 
 def compare_siblings(
@@ -76,16 +71,28 @@ def compare_siblings(
     Raises GpuliftError for cards of several models, which are no siblings.
     """
     busy = together or {}
-    models = {summary.run.machine for summary in (*alone.values(), *busy.values())}
+    summaries = [*alone.values(), *busy.values()]
+    models = {summary.run.machine for summary in summaries}
     if len(models) > 1:
         raise GpuliftError(f"cards of several models: {', '.join(sorted(models))}; compare one")
     cards = tuple(sorted({*alone, *busy}))
-    few = len(cards) < ENOUGH_CARDS
-    note = f"{len(cards)} cards: no outlier can be named, that takes {ENOUGH_CARDS}" if few else ""
-    quiet, loud = _by_check(alone, today), _by_check(busy, today)
-    measured = {} if few else {ALONE: quiet, TOGETHER: loud}
-    known = _known([*alone.values(), *busy.values()])
-    return Siblings(cards, _standings(measured, known), tuple(_crowding(quiet, loud)), note)
+    few = len(cards) < ENOUGH
+    note = f"{len(cards)} cards: no outlier can be named, that takes {ENOUGH}" if few else ""
+    measured = {ALONE: _by_check(alone, today), TOGETHER: _by_check(busy, today)}
+    known = next((one.reference.measured for one in summaries if one.reference), {})
+    positions = () if few else family_of(_rates(measured, known)).positions
+    return Siblings(cards, positions, tuple(_crowding(*measured.values())), note)
+
+
+def _rates(
+    measured: Mapping[str, Mapping[str, Mapping[str, Check]]], known: Mapping[str, Measured]
+) -> Iterator[Rate]:
+    for setting, checks in measured.items():
+        for id, cards in checks.items():
+            tolerance = known[id].tolerance if id in known else 0.0
+            for card, check in cards.items():
+                others = {"unit": check.unit, "setting": setting, "tolerance": tolerance}
+                yield Rate.of(card, id, check.estimate, measured=check, **others)
 
 
 def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
@@ -96,30 +103,25 @@ def judge_siblings(siblings: Siblings) -> tuple[CheckResult, ...]:
 
 
 def _judge_card(card: str, siblings: Siblings) -> CheckResult:
-    own = [standing for standing in siblings.standings if standing.card == card]
-    judging = that_judge_cards(standing.check for standing in own)
-    roofs = tuple(standing for standing in own if standing.check in judging)
+    own = [position for position in siblings.positions if position.rate.name == card]
+    judging = that_judge_cards(position.rate.check for position in own)
+    roofs = tuple(position for position in own if position.rate.check in judging)
+    name = f"siblings/{card}"
     if not roofs:
-        reason = f"no roof of it was measured that {ENOUGH_CARDS} cards have"
+        reason = f"no roof of it was measured that {ENOUGH} cards have"
         remedy = "./gpulift qualify --quick measures them"
-        return CheckResult(f"siblings/{card}", SKIPPED, reason, remedy, kind="siblings")
-    outliers = [standing for standing in roofs if standing.named]
-    slow = sorted(outliers, key=lambda standing: -abs(standing.deviation))
+        return CheckResult(name, SKIPPED, reason, remedy, kind="siblings")
+    slow = [position for position in roofs if position.named]
     if not slow:
         products = told_of_products(judging)
         by = f", by {products}" if products else ""
         reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings{by}"
-        return CheckResult(f"siblings/{card}", PASS, reason, kind="siblings", standings=roofs)
-    worst = slow[0]
-    reason = (
-        f"{len(slow)} checks stand out; most {worst.check} {worst.setting}: "
-        f"{100 * worst.deviation:+.1f} % from the median, {abs(worst.distance):.1f} deviations"
-    )
+        return CheckResult(name, PASS, reason, kind="siblings", positions=roofs)
+    worst = max(slow, key=lambda position: abs(position.deviation))
+    most = f"{worst.rate.check} {worst.rate.setting}: {worst.told()}"
+    reason = f"outlier in {text.counted(len(slow), 'check')}; most in {most}"
     remedy = "look at this card's health, slot and cooling; change places with a sibling"
-    verdict = FAIL if abs(worst.deviation) > WORTH_FAILING else INCONCLUSIVE
-    return CheckResult(
-        f"siblings/{card}", verdict, reason, remedy, kind="siblings", standings=roofs
-    )
+    return CheckResult(name, worst.verdict, reason, remedy, kind="siblings", positions=roofs)
 
 
 def _by_check(summaries: Mapping[str, Summary], today: Today) -> dict[str, dict[str, Check]]:
@@ -138,67 +140,6 @@ def _by_check(summaries: Mapping[str, Summary], today: Today) -> dict[str, dict[
 
 def _weight(cards: Mapping[str, Check]) -> tuple[int, str]:
     return len(cards), max(check.case.first.began_at for check in cards.values())
-
-
-def _known(summaries: Sequence[Summary]) -> Mapping[str, Measured]:
-    """What a reference has of the model."""
-    return next((one.reference.measured for one in summaries if one.reference), {})
-
-
-def _standings(
-    measured: Mapping[str, Mapping[str, Mapping[str, Check]]], known: Mapping[str, Measured]
-) -> tuple[Standing, ...]:
-    """Of each setting and check that enough cards have."""
-    rows = [
-        (setting, id, cards)
-        for setting, checks in measured.items()
-        for id, cards in sorted(checks.items())
-        if len(cards) >= ENOUGH_CARDS
-    ]
-    tests = sum(len(cards) for *_, cards in rows)
-    return tuple(
-        standing
-        for setting, id, cards in rows
-        for standing in _of_check(id, setting, cards, tests, known.get(id))
-    )
-
-
-def _of_check(
-    id: str, setting: str, cards: Mapping[str, Check], tests: int, entry: Measured | None
-) -> Iterator[Standing]:
-    logs = logs_of([one.estimate.value for one in cards.values()])
-    spread = spread_of(logs)
-    median, distances = math.exp(spread.center), spread.distances(logs).tolist()
-    needed = limits(len(cards), tests, entry.tolerance if entry else None)
-    for (card, check), distance in zip(cards.items(), distances, strict=True):
-        yield Standing(
-            card=card,
-            check=id,
-            setting=setting,
-            value=check.estimate.value,
-            unit=check.unit,
-            median=median,
-            distance=distance,
-            higher_is_better=check.higher_is_better,
-            nearest=nearest_to(check.estimate, median),
-            far=needed.far,
-            least=needed.least,
-            measured=check,
-        )
-
-
-def distances_from_median(rates: Sequence[float]) -> tuple[float, list[float]]:
-    """The median of pairs' rates, and how far each is off in robust standard deviations."""
-    logs = logs_of(rates)
-    spread = spread_of(logs, tails=False)
-    return math.exp(spread.center), spread.distances(logs).tolist()
-
-
-def nearest_to(estimate: Estimate, median: float) -> float:
-    """The end of the interval towards the median, or the median where the interval holds it."""
-    if estimate.one_launch or estimate.low is None or estimate.high is None:
-        return median  # one launch tells nothing of the next
-    return min(max(median, estimate.low), estimate.high)
 
 
 def _crowding(

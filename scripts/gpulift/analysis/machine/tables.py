@@ -122,23 +122,23 @@ def most_cards(reference: Reference) -> int:
 def siblings_table(
     siblings: Siblings, judged: Sequence[CheckResult], summaries: Mapping[str, Summary]
 ) -> Table:
-    """A line a card, those that stand out first, by the check that judges it and is furthest
-    below."""
-    agree = "" if siblings.outliers else " None stands out."
+    """A line a card, outliers first, by the check that judges it and is furthest below."""
+    agree = "" if siblings.outliers else " None is an outlier."
     title = siblings.note or f"Do the {len(siblings.cards)} cards agree?{agree}"
     numbers = ("measured", "of the median", "deviations", "at most")
     columns = ("", "card", "slowest in", *numbers, "clock held down by")
     table = titled(title, ("deviations", "at most"), columns, numbers)
-    told = [result for result in judged if result.standings]
-    for result in sorted(told, key=lambda one: (WORST_FIRST.index(one.verdict), _lowest(one))):
-        slowest = min(result.standings, key=lambda one: (not one.named, one.deviation))
-        records = summaries[slowest.card].run.records
+    told = [result for result in judged if result.positions]
+    for result in sorted(told, key=lambda row: (WORST_FIRST.index(row.verdict), _lowest(row))):
+        slowest = min(result.positions, key=lambda one: (not one.named, one.deviation))
+        rate = slowest.rate
+        records = summaries[rate.name].run.records
         heat = highest(records, "temperature_c")
         table.add_row(
             GLYPHS[result.verdict],
-            slowest.card,
-            f"{slowest.check} {slowest.setting}",
-            quantity(slowest.value, slowest.unit),
+            rate.name,
+            f"{rate.check} {rate.setting}",
+            quantity(rate.value, rate.unit),
             text.percent(1 + slowest.deviation),
             f"{slowest.distance:+.1f}",
             "" if heat is None else f"{heat:.0f} °C",
@@ -151,7 +151,7 @@ def siblings_table(
 
 
 def _lowest(result: CheckResult) -> float:
-    return min(standing.deviation for standing in result.standings)
+    return min(position.deviation for position in result.positions)
 
 
 def crowding_table(siblings: Siblings) -> Table:

@@ -54,6 +54,11 @@ class Answer:
         return GLYPHS[self.verdict]
 
     @property
+    def line(self) -> str:
+        """Sign, sentence and what failed."""
+        return f"{self.glyph} {self.sentence}{self.names}"
+
+    @property
     def names(self) -> str:
         """`: roof/gemm/bf16/burst, 2 more`; empty where none failed."""
         more = len(self.failed) - MOST_NAMED

@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.checks import (
-    LEFT_OUT,
-    basis,
-    coverage,
-    decided_by_launches,
-    judge,
-    judge_run,
-    measured_checks,
-)
+from gpulift.analysis.machine.checks import basis, coverage, decided_by_launches, judge, judge_run
+from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
 from gpulift.analysis.machine.tables import reference_table, verdicts
+from gpulift.analysis.machine.unmeasured import LEFT_OUT
 from gpulift.analysis.machine.verdict import overall
 from gpulift.analysis.reference import Conditions, Measured, Peak, Published, Reference
 from gpulift.analysis.summary import Summary, summarise

@@ -149,8 +149,8 @@ def test_a_card_among_its_siblings_is_told_by_roof(tmp_path: Path) -> None:
     assert told.startswith("siblings/c: fail\n  Launch value: measured launch 0 ")
     assert "roof/device_memory/burst alone: 3.70 TB/s against a median of 4.00 TB/s" in told
     assert "-7.50 %, -31.2 robust standard deviations" in told
-    assert "the end nearest the median is -7.50 % off: it stands out" in told
-    assert "by more than 4 deviations with its whole interval more than 1 % off" in told
+    assert "the end nearest the median is -7.50 % off: an outlier" in told
+    assert "more than 4 deviations and its whole interval more than 1 % off" in told
     assert "fails where a roof is more than 5 % below" in told
     assert "launch/cuda_graph" not in told, "step times do not decide"
 

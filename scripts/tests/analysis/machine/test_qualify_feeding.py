@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpulift import cli
-from gpulift.analysis.machine import feeding
 from gpulift.analysis.machine.feeding import answers
-from gpulift.ground.errors import OK
 from tests.figures import summary
 from tests.sample import CPU_CONTEXT, Json, arm, launches, skipped_arm
-
-pytestmark = pytest.mark.world
 
 CASE: Json = {"model": "emulated", "cores": "all"}
 NOTES = {"cores": "2", "batch": "16", "step": "emulated: sleeps 5 ms"}
@@ -87,12 +81,3 @@ def test_one_rung_alone_is_no_ladder_and_other_techniques_are_none() -> None:
     assert answers(summary(made)) == []
     other = launches(3, "input/decode", CASE, [rung("a", 1), rung("b", 2)], notes=NOTES)
     assert answers(summary(other)) == []
-
-
-def test_qualify_shows_the_answer_beside_its_verdicts(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(feeding, "answers", lambda _: ["ResNet-50: 2 cores feed 700 [690, 710]"])
-    monkeypatch.setenv("FAKE_BENCH", "gpu")
-    assert cli.main(["qualify", "--out", str(root / "run")]) == OK
-    assert "ResNet-50: 2 cores feed 700 [690, 710]\n" in capfd.readouterr().out

@@ -11,10 +11,10 @@ import pytest
 
 from gpulift.analysis.machine.explain import explanation
 from gpulift.analysis.machine.links import judge_node, told
+from gpulift.analysis.machine.qualification import exit_code_of
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
 from gpulift.analysis.reference import Conditions, Measured, Reference
 from gpulift.analysis.summary import Summary, summarise
-from gpulift.commands.qualify import exit_code_of
 from gpulift.ground.errors import FAILED, OK
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from gpulift import cli
 from gpulift.analysis.doubts import doubts_of
 from gpulift.analysis.errata import Erratum
 from gpulift.analysis.machine import training
 from gpulift.analysis.machine.training import answers
 from gpulift.analysis.standing import JOB
-from gpulift.ground.errors import OK
 from tests.figures import summary
 from tests.sample import Json, arm, launches, record
-
-pytestmark = pytest.mark.world
 
 EXACT = {"noise": 0.0, "launch_noise": 0.0}
 ROOFS = {"bf16": "gemm/bf16", "compiled": "gemm/bf16", "fp8": "gemm/fp8"}
@@ -130,13 +122,3 @@ def test_in_place_of_a_ratio_that_is_withheld_stands_the_error() -> None:
         "GPT-2 trains at 204800 tokens/s in bf16, 40.0 ms a step; in tf32 64.0 ms"
         " (withheld: words are not padded)."
     ]
-
-
-def test_qualify_ends_with_it_ahead_of_the_verdict(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(training, "answers", lambda *_: ["GPT-2 trains at 1 token/s"])
-    monkeypatch.setenv("FAKE_BENCH", "gpu")
-    assert cli.main(["qualify", "--out", str(root / "run")]) == OK
-    *_, trains, verdict = capfd.readouterr().out.strip().splitlines()
-    assert (trains, "report: " in verdict) == ("GPT-2 trains at 1 token/s", True)

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.one_line import of_card
+from gpulift.analysis.machine.card_lines import of_card
+from gpulift.analysis.machine.qualification import exit_code_of, judge_together
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
 from gpulift.analysis.machine.verdict import answer, load_of, overall
+from gpulift.ground.errors import FAILED, OK
+from gpulift.ground.errors import INCONCLUSIVE as OPEN
 from tests import runs_made, sample
 from tests.figures import summary
 
@@ -81,6 +84,33 @@ def test_the_worst_verdict_counts_of_what_decides() -> None:
     assert overall([made[PASS], made[SKIPPED]]) == PASS
     assert overall([CheckResult("time/x", INCONCLUSIVE)]) == INCONCLUSIVE
     assert overall([]) == SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ({"roof/a": PASS}, OK),
+        ({"roof/a": PASS, "roof/b": FAIL}, FAILED),
+        ({"health/ecc": FAIL}, FAILED),
+        ({"siblings/card": FAIL}, FAILED),
+        ({"case/a/b": FAIL}, FAILED),
+        ({"time/launch/x": FAIL, "cost/y": FAIL}, OK),
+        ({"roof/a": INCONCLUSIVE, "roof/b": PASS}, OPEN),
+        ({"roof/a": INCONCLUSIVE, **{f"roof/{n}": PASS for n in range(9)}}, OK),
+        ({"roof/a": PASS, **{f"time/a/{n}": INCONCLUSIVE for n in range(9)}}, OK),
+        ({"roof/a": SKIPPED}, OK),
+        ({}, OK),
+    ],
+)
+def test_exit_codes(verdicts: Mapping[str, str], code: int) -> None:
+    assert exit_code_of([CheckResult(id, word) for id, word in verdicts.items()]) == code
+
+
+def test_what_breaks_only_while_all_cards_are_busy_fails() -> None:
+    failed = judge_together("0a1b2c3d", summary(runs_made.with_troubles()))
+    assert exit_code_of(failed) == FAILED
+    assert {one.verdict for one in failed} == {FAIL}
+    assert all(one.remedy and "0a1b2c3d, all at once" in one.id for one in failed)
 
 
 def product(regime: str, **more: Any) -> list[sample.Json]:

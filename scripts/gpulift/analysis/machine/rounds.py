@@ -70,15 +70,13 @@ def measure(
 def open_cases(results: Sequence[CheckResult], look: int) -> list[Again]:
     """The cases that lack launches for this look at an open check: those that decide first, then
     those that tell most per second."""
-    found: dict[tuple[str, str], list[CheckResult]] = {}
+    checks: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
         if result.check and decided_by_launches(result):
-            found.setdefault((result.check.case.technique, result.check.case.case_id), []).append(
-                result
-            )
-    cases = [_again(checks, look) for checks in found.values()]
-    lacking = [one for one in cases if one.seconds > 0]
-    return sorted(lacking, key=lambda one: (not one.decides, one.seconds / one.checks))
+            case = result.check.case
+            checks.setdefault((case.technique, case.case_id), []).append(result)
+    lacking = [case for case in (_again(own, look) for own in checks.values()) if case.seconds > 0]
+    return sorted(lacking, key=lambda case: (not case.decides, case.seconds / case.checks))
 
 
 def within(cases: Sequence[Again], seconds: float) -> list[Again]:

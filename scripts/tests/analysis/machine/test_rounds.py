@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,23 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpulift import cli
+from gpulift.analysis.machine import rounds
 from gpulift.analysis.machine.checks import LOOKS, for_all_looks, judge, judge_run
 from gpulift.analysis.machine.results import INCONCLUSIVE, PASS, CheckResult
 from gpulift.analysis.summary import summarise
-from gpulift.commands import qualify_rounds as rounds
-from gpulift.engine import machine, measuring, runs
+from gpulift.engine import machine, measuring
 from gpulift.ground.errors import FAILED, INTERRUPTED, OK
 from gpulift.ground.estimate import Estimate
 from gpulift.records.parse import read_record
-from gpulift.records.read import Run, read_run
+from gpulift.records.read import Run
 from gpulift.verdicts.stats import over_launches
 from tests import runs_made, sample
-
-pytestmark = pytest.mark.world
-
-LINK = "roof/host_link/h2d/burst"
-CASE = "ceiling/host_link/bytes:1073741824"
 
 
 def results_of(records: list[sample.Json]) -> tuple[CheckResult, ...]:
@@ -92,27 +85,6 @@ def test_what_decides_comes_first_then_what_tells_most_per_second() -> None:
     assert rounds.within([slow, one], 10.0) == [one]
 
 
-def qualify(root: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setenv("FAKE_BENCH", "open")
-    return cli.main(["qualify", "--out", str(root / "run"), *arguments])
-
-
-def test_an_open_roof_gets_fresh_launches_until_it_is_decided(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert qualify(root, monkeypatch, "--json") == OK
-    told = capfd.readouterr()
-    assert f"1 check open: measured again, 6 launches in all: {CASE}\n" in told.err
-    assert told.err.count("measured again") == 1, "six launches decide it"
-    verdicts = {one["id"]: one for one in json.loads(told.out)[0]["checks"]}
-    assert verdicts[LINK]["verdict"] == "pass"
-    assert verdicts[LINK]["estimate"]["launches"] == 6
-    assert verdicts["roof/device_memory/burst"]["estimate"]["launches"] == 3
-    assert runs.state_of(root / "run") == runs.COMPLETE
-    launches = [r.launch for r in read_run(root / "run").records if "link" in r.technique]
-    assert sorted(launches) == list(range(6))
-
-
 def test_without_time_an_open_check_stays_open_and_that_is_said(root: Path) -> None:
     said: list[str] = []
     still_open = results_of(runs_made.open_roof(3))
@@ -144,20 +116,3 @@ def test_how_a_round_ends(
     options, still_open = measuring.Options(), results_of(runs_made.open_roof(3))
     ended = rounds.measure(folder, options, lambda _: still_open, ends_s, print, lambda: now[0])
     assert ended == told
-
-
-def test_a_round_that_the_user_interrupts_is_gone_on_with(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, calls = machine.measure, []
-
-    def measured(bench: Path, flags: list[str], *limit: float) -> int:
-        calls.append(flags)
-        return INTERRUPTED if len(calls) == 2 else real(bench, flags)
-
-    monkeypatch.setattr(machine, "measure", measured)
-    assert qualify(root, monkeypatch) == INTERRUPTED
-    assert runs.state_of(root / "run") == runs.RUNNING
-    assert qualify(root, monkeypatch) == OK
-    assert "--launches" in calls[-1]
-    assert runs.state_of(root / "run") == runs.COMPLETE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulift.analysis.machine import node
-from gpulift.engine import machine, quick
+from gpulift.engine import machine, node, quick
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from tests.conftest import CHECKOUT
 

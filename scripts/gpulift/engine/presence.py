@@ -7,11 +7,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpulift.analysis.machine.results import FAIL, PASS, CheckResult
 from gpulift.engine.doctor import DRIVER_REMEDY
 from gpulift.records.model import Context
 
-CHECK = "health/gpus"
 DEVICES = Path("/sys/bus/pci/devices")
 NVIDIA = "0x10de"
 DISPLAY = "0x03"  # of a class: a GPU, and not the audio or the USB of its board
@@ -26,28 +24,24 @@ def gpus_on_bus(devices: Path = DEVICES) -> int:
     )
 
 
-def judge_presence(
+def why_lost(
     context: Context,
     usable: int,
     expected: int | None,
     on_bus: int,
     environment: Mapping[str, str] = os.environ,
-) -> tuple[CheckResult, ...]:
-    """Of `usable` GPUs that the driver shows: as many as were expected, or any where the bus has
-    some and the user did not hide them. Nothing where neither says that there should be one."""
+) -> tuple[str, str] | None:
+    """Why of GPUs too few are usable, and the remedy: fewer than were expected, or none where the
+    bus has some and the user did not hide them. None where neither says that there should be."""
     remedy = context.gpu_remedy or DRIVER_REMEDY
     if expected is not None and usable < expected:
         why = f": {context.gpu_missing}" if context.gpu_missing else ""
-        return (_result(FAIL, f"{usable} of {expected} expected GPUs can be used{why}", remedy),)
+        return f"{usable} of {expected} expected GPUs can be used{why}", remedy
     hidden = environment.get(VISIBLE) in ("", "-1", "NoDevFiles")
     if not usable and on_bus and not hidden:
         seen = f"{on_bus} on the bus, and none can be used: {context.gpu_missing}"
-        return (_result(FAIL, seen, f"{remedy}; to judge the processor alone, set {VISIBLE}="),)
-    return (_result(PASS, f"{usable} can be used"),) if expected else ()
-
-
-def _result(verdict: str, seen: str, remedy: str = "") -> CheckResult:
-    return CheckResult(CHECK, verdict, seen, remedy, kind="health")
+        return seen, f"{remedy}; to judge the processor alone, set {VISIBLE}="
+    return None
 
 
 def _text(file: Path) -> str:
