@@ -23,7 +23,7 @@ from gpulift.records.model import Context, Cost, Record, slug
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
 
-MOST_ROWS = 12  # of a figure and of the Markdown twin; the page's table has all
+MOST_ROWS = 12  # of a figure; the table has all
 NAME_LETTERS = 34
 TEXT_LETTERS = 90
 COMMIT_DIGITS = 12
@@ -149,11 +149,6 @@ class ModelsView:
     def ceilings(self) -> bool:
         """Whether the rows are rates of roofs rather than speedups."""
         return self.title == ROOFS
-
-    @property
-    def first_rows(self) -> tuple[Row, ...]:
-        """Those that change most."""
-        return self.rows[:MOST_ROWS]
 
     @property
     def said(self) -> str:

@@ -1,4 +1,4 @@
-"""Texts of records in page and twin: nothing in them is markup, hidden, or a path."""
+"""Texts of records in pages and Markdown: nothing in them is markup, hidden, or a path."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def test_hostile_records_do_not_leave_their_cells(
     hostile: list[dict[str, object]], tmp_path: Path
 ) -> None:
     made = summary(hostile)
-    page, twin = pages([made], tmp_path / "out")
+    page, answer = pages([made], tmp_path / "out")
     html = written(tmp_path / "out")
     assert html.count("<script") == html.count("<!doctype html>") > 1
     assert "<script>alert(1)</script>" in page.text
-    assert TURN not in html + twin
-    assert "<script" not in twin
-    assert "](http" not in twin
+    assert TURN not in html + answer
+    assert "<script" not in answer
+    assert "](http" not in answer
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
     assert {one.name for one in (tmp_path / "out").iterdir()} == {
         "figures",
