@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gpulift.analysis import cost as costing
 from gpulift.analysis.bounds import HOST, bound_of, trained_model
@@ -36,7 +37,9 @@ ROOFS = (
 )
 USD = "USD"
 
-Key = tuple[str, str, str]  # technique, case and arm
+K = TypeVar("K")
+V = TypeVar("V")
+Key = tuple[str, str, str]  # technique, case and arm; of a roof its name, regime and unit
 ByModel = Mapping[str, Sequence[Record]]
 
 
@@ -46,16 +49,32 @@ class Fact:
 
     name: str
     about: str
-    unit: str  # `tokens/s`, `FLOP/s`, `B/s` or `USD`
+    unit: str  # `tokens/s`, `FLOP/s`, `B/s` or `USD`; empty for a speedup over the baseline
     cells: tuple[ModelFigure | None, ...]
     differs: str = ""  # why the work may not be the same on all
     arm: str = ""
+    baseline: str = ""
+    same_work: bool = True
 
     @property
     def change(self) -> float | None:
-        """The largest value over the smallest; None where fewer than two are known."""
+        """The largest value over the smallest; None where fewer than two can be compared."""
         values = [cell.value.value for cell in self.cells if cell]
-        return max(values) / min(values) if len(values) > 1 else None
+        return max(values) / min(values) if len(values) > 1 and self.same_work else None
+
+
+def per_model(found: Sequence[Iterable[tuple[K, V]]]) -> dict[K, tuple[list[V], ...]]:
+    """What each model has, given one after the other, by what it is of."""
+    rows: dict[K, tuple[list[V], ...]] = {}
+    for at, of_model in enumerate(found):
+        for key, value in of_model:
+            rows.setdefault(key, tuple([] for _ in found))[at].append(value)
+    return rows
+
+
+def figures(runs: Iterable[Sequence[RunFigure]]) -> tuple[ModelFigure | None, ...]:
+    """Of the runs of each model; None of a model without any."""
+    return tuple(over_runs(each) if each else None for each in runs)
 
 
 @dataclass(frozen=True)
@@ -233,30 +252,32 @@ def _tokens_per_s(case: Case, arm: Arm) -> Estimate | None:
 
 
 def _roofs(by_model: ByModel) -> Iterator[Fact]:
-    found = [_rates(records) for records in by_model.values()]
+    rows = per_model([_rates(records) for records in by_model.values()])
     for name, regime, title in ROOFS:
-        units = {unit for rates in found for unit, _ in rates.get((name, regime), [])}
-        cells = []
-        for rates in found:
-            runs = [run for _, run in rates.get((name, regime), [])]
-            cells.append(over_runs(runs) if runs else None)
-        if units:
-            yield Fact(title, name, units.pop(), tuple(cells))
+        for (roof, of, unit), runs in rows.items():
+            if (roof, of) == (name, regime):
+                yield Fact(title, name, unit, figures(runs))
 
 
-def _rates(
-    records: Iterable[Record],
-) -> dict[tuple[str, str], list[tuple[str, RunFigure]]]:
-    """Of each roof and regime its unit and what each run reached, oldest first."""
+def _rates(records: Iterable[Record]) -> Iterator[tuple[Key, RunFigure]]:
+    """What each run reached of each roof, oldest first."""
     runs: dict[Path, list[Record]] = {}
     for record in sorted(records, key=lambda one: one.began_at):
         if record.ceiling:
             runs.setdefault(record.file.parent, []).append(record)
-    found: dict[tuple[str, str], list[tuple[str, RunFigure]]] = {}
     for folder, of_run in runs.items():
-        for roof in summarise(Run(folder, tuple(of_run))).roofs:
-            context = of_run[0].context
-            card = context.gpu.card if context.gpu else ""
-            figure = RunFigure(str(folder), card, roof.rate, roof.case.measured, context.host.id)
-            found.setdefault((roof.name, roof.regime), []).append((roof.unit, figure))
-    return found
+        yield from rates(summarise(Run(folder, tuple(of_run))))
+
+
+def rates(summary: Summary) -> Iterator[tuple[Key, RunFigure]]:
+    """What a run reached of each roof."""
+    for roof in summary.roofs:
+        figure = run_figure(summary, roof.rate, roof.case.measured)
+        yield (roof.name, roof.regime, roof.unit), figure
+
+
+def run_figure(summary: Summary, value: Estimate, records: tuple[Record, ...]) -> RunFigure:
+    """What a run says, with its card and host."""
+    context = summary.run.records[0].context
+    card = context.gpu.card if context.gpu else ""
+    return RunFigure(str(summary.run.folder), card, value, records, context.host.id)
