@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpulift import cli
 from gpulift.records import ids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -41,6 +43,23 @@ def kept(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text == file.read_text(encoding="utf-8"), "pytest --update writes it anew"
 
     return compare
+
+
+@pytest.fixture
+def transcript(
+    kept: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> Callable[..., None]:
+    """Keeps commands with what they print and their exit codes."""
+
+    def run(*commands: str) -> None:
+        told = []
+        for command in commands:
+            code = cli.main(shlex.split(command))
+            out, err = capfd.readouterr()
+            told.append(f"$ gpulift {command}\n{out}{err}[exit code {code}]\n")
+        kept("\n".join(told))
+
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)
