@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from gpulift.report import technique_views
 from gpulift.verdicts.cases import Case
 from tests import sample
 from tests.figures import analysed, summary, undrawn
-from tests.report.test_report import Page
 
 pytestmark = pytest.mark.world
 
@@ -152,34 +150,6 @@ def test_items_without_a_name_are_items_once() -> None:
     assert technique_views.rates(worth(sample.launches(1, "a/b", {"n": 1}, arms))) == (
         "5.00 million items/s",
     )
-
-
-def test_a_training_step_is_shown_with_all_that_it_says() -> None:
-    html = undrawn(analysed([summary(training(recomputed_share=0.25))]))
-    text = re.sub(r"\s+", " ", Page(html).text)
-    for words in (
-        "640 images/s",
-        "20.0 TFLOP/s",
-        "device 2.00 GiB / 2.00 GiB",
-        "reserved 3.00 GiB / 3.00 GiB",
-        "64.0 J / 64.0 J a step",
-        "2.00 J / 2.00 J per image",
-        "1 / 900",
-        "recomputed_share",
-        "0.250",
-        "kernel_launches_per_step",
-    ):
-        assert words in text, words
-    (table,) = re.findall(r"<table[^>]*><caption[^>]*>Metrics of .*?</table>", html, re.DOTALL)
-    assert table.count("<tr>") == 3  # the head, the baseline, the arm
-    assert re.search(r'<b>eager</b>.*data-label="recomputed_share">–', table)
-
-
-def test_without_metrics_there_is_no_table_of_them() -> None:
-    arms = [sample.arm("x", 1e-3), sample.arm("y", 5e-4)]
-    text = Page(undrawn(analysed([summary(sample.launches(3, "a/b", {"n": 1}, arms))]))).text
-    assert "kernel launches" not in text
-    assert "Metrics of" not in text
 
 
 def test_hostile_items_and_metrics_are_texts(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from gpulift.report.machine_views import SYNTHETIC, technique_ids
 from tests import runs_made, sample
 from tests.advise.made import replay, silent
 from tests.conftest import CHECKOUT, DATA
-from tests.figures import analysed, machine_views, undrawn, undrawn_pages, written
+from tests.figures import analysed, machine_views, undrawn, written
 from tests.report.test_report import Page, pages, summary
 
 pytestmark = pytest.mark.world
@@ -99,15 +99,6 @@ def test_figures_lead_to_the_records_that_they_come_from(full: Path) -> None:
         assert html.count(f'href="#r-{record.id}"') >= 3
 
 
-def test_what_was_expected_stands_before_what_was_measured(full: Path) -> None:
-    html = (full / "pages" / "t-transfer-pinned-copy.html").read_text("utf-8")
-    assert re.search(r"<details><summary>How it was derived[^<]*</summary><p>From the by", html)
-    text = Page(html).text
-    part = text[text.index("What is transfer/pinned_copy worth?") :]
-    expected = part.index("From the bytes moved and the link's peak: about 2.")
-    assert expected < part.index("pinned: faster in 10 of 10 cases") < part.index("Raw windows")
-
-
 def test_raw_windows_are_drawn_for_every_case(full: Path) -> None:
     html = written(full)
     worths = summary(runs_made.full_gpu()).worths
@@ -132,19 +123,6 @@ def test_claims_have_computed_verdicts_and_the_open_ones_are_folded() -> None:
     assert "no measured records of" in folded
     about = text[text.index("Published claims about it:") :]
     assert about[:200].count("✓ confirmed") == 1
-
-
-def test_claims_without_data_say_so(tmp_path: Path) -> None:
-    arms = [sample.arm("x", 1e-3), sample.arm("y", 1e-3)]
-    text = Page(html_of(sample.launches(3, "a/b", {"n": 1}, arms), tmp_path)).text
-    assert "No claim has evidence in these records." in text
-
-
-def test_marks_are_on_the_first_screen(tmp_path: Path) -> None:
-    html = html_of(runs_made.with_troubles(), tmp_path)
-    text = Page(html).text
-    for mark in ("built from uncommitted changes", "not an optimised build"):
-        assert text.index(mark) < text.index("How close is it")
 
 
 def test_synthetic_records_are_marked(tmp_path: Path) -> None:
@@ -210,28 +188,6 @@ def test_records_of_every_minor_of_the_schema(minor: str) -> None:
     text = Page(undrawn(analysed([summarise(read_run(DATA / minor))]))).text
     assert f"schema {minor}" in text
     assert "transfer/pinned_copy" in text
-
-
-def test_cpu_seconds_have_a_column_where_a_technique_is_judged_by_them() -> None:
-    made = undrawn_pages(analysed([summary(runs_made.of_ranks_and_disks())]))
-    html = made["pages/t-input-jpeg-decode.html"]
-    column = "CPU seconds, arm / baseline"
-    assert column in html
-    cells = re.findall(r'<td class="c15"[^>]*><span>(.*?)</span>', html)
-    assert len(cells) == 1
-    assert re.fullmatch(r"5\d\.\d ms / 10\d ms<br>0\.50\d× \[.*\]", cells[0])
-
-
-def test_an_arm_that_was_not_checked_says_so(tmp_path: Path) -> None:
-    html = html_of(runs_made.of_ranks_and_disks(), tmp_path)
-    assert re.findall(r'<td class="c12">([^<]*)', html).count("not checked") == 1
-
-
-def test_libraries_and_disks_stand_with_the_runs_that_had_them(tmp_path: Path) -> None:
-    text = Page(html_of(runs_made.of_ranks_and_disks()[3:], tmp_path)).text
-    assert "pillow 12.0.0, files on ext4, not rotational" in text
-    answer = (tmp_path / "report.md").read_text("utf-8")
-    assert "pillow 12.0.0, files on ext4, not rotational; method" in answer
 
 
 def test_a_font_that_is_not_there_is_no_error(
