@@ -112,7 +112,11 @@ def side_by_side(
     if len(names) < 2:
         return None
     by_model = {
-        slug: [one for one in _measured(of_model.values()) if not choice.today.gone(one)]
+        slug: [
+            one
+            for one in of_model.values()
+            if one.kind == TECHNIQUE and one.outcome == "ok" and not choice.today.gone(one)
+        ]
         for slug, of_model in records.items()
     }
     every = (*_steps(by_model, prices, choice), *_roofs(by_model))
@@ -124,10 +128,6 @@ def side_by_side(
     titles = list(names.values())
     priced = any(fact.unit == USD for fact in facts)
     return SideBySide(tuple(titles[at] for at in shown), tuple(kept), priced)
-
-
-def _measured(records: Iterable[Record]) -> list[Record]:
-    return [one for one in records if one.kind == TECHNIQUE and one.outcome == "ok"]
 
 
 # --- A training step ---
@@ -155,10 +155,15 @@ class _Step:
         return [max(one.records, key=lambda record: record.began_at) for one in cells if one]
 
     @property
+    def works(self) -> set[Cost | None]:
+        """What a step costs on each."""
+        arms = (record.arm(self.key[-1]) for record in self.told)
+        return {arm.cost for arm in arms if arm}
+
+    @property
     def differs(self) -> str:
         """Why the work may not be the same on all."""
-        first, *others = self.told or (None,)
-        same = all(self.choice.today.same_text(first, one) for one in others) if first else True
+        same = all(self.choice.today.same_text(self.told[0], one) for one in self.told[1:])
         return "" if same else "different benchmark versions"
 
     @property
@@ -198,7 +203,7 @@ def _common(found: Sequence[Mapping[Key, Sequence[Record]]], choice: Choice) -> 
     show."""
     keys = dict.fromkeys(key for of_model in found for key in of_model)
     steps = [_Step(key, tuple(of_model.get(key, ()) for of_model in found), choice) for key in keys]
-    alike = [one for one in steps if len({_work(r, one.key[-1]) for r in one.told}) == 1]
+    alike = [one for one in steps if len(one.works) == 1]
     counts = {one.key: sum(map(bool, one.records)) for one in alike}
     most = max(counts.values(), default=0)
     if most < 2:
@@ -214,19 +219,10 @@ def _by_key(records: Iterable[Record], model: str) -> dict[Key, list[Record]]:
             continue
         for arm in record.arms:
             tokens = arm.cost is not None and arm.cost.item == "token" and arm.cost.items > 0
-            if (
-                tokens
-                and arm.outcome == "ok"
-                and arm.ranks == 1
-                and not record.is_control(arm.name)
-            ):
+            alone = arm.outcome == "ok" and arm.ranks == 1 and not record.is_control(arm.name)
+            if tokens and alone:
                 found.setdefault((record.technique, record.case_id, arm.name), []).append(record)
     return found
-
-
-def _work(record: Record, name: str) -> Cost | None:
-    arm = record.arm(name)
-    return arm.cost if arm else None
 
 
 def _figure(

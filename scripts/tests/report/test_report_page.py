@@ -207,7 +207,7 @@ def test_a_figure_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> Non
 def test_a_page_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "index.html").mkdir()
     with pytest.raises(GpuliftError, match="cannot be written"):
-        page.write(analysed([summary(runs_made.full_gpu())]), tmp_path)
+        page.write(analysed([summary(runs_made.without_gpu())]), tmp_path)
 
 
 def empty(name: str) -> Drawing:
