@@ -63,12 +63,12 @@ class Fact:
         return max(values) / min(values) if len(values) > 1 and self.same_work else None
 
 
-def per_model(found: Sequence[Iterable[tuple[K, V]]]) -> dict[K, tuple[list[V], ...]]:
+def per_model(models: Sequence[Iterable[tuple[K, V]]]) -> dict[K, tuple[list[V], ...]]:
     """What each model has, given one after the other, by what it is of."""
     rows: dict[K, tuple[list[V], ...]] = {}
-    for at, of_model in enumerate(found):
+    for at, of_model in enumerate(models):
         for key, value in of_model:
-            rows.setdefault(key, tuple([] for _ in found))[at].append(value)
+            rows.setdefault(key, tuple([] for _ in models))[at].append(value)
     return rows
 
 

@@ -106,9 +106,9 @@ SETTINGS = {
 
 def source(text: str) -> Source:
     """Of `technique: arm, arm > over @cases = job`, of which the last three may be left out."""
-    found = SOURCE.fullmatch(text)
-    assert found is not None, text
-    technique, arms, *others = found.groups(default="")
+    match = SOURCE.fullmatch(text)
+    assert match is not None, text
+    technique, arms, *others = match.groups(default="")
     return Source(technique, tuple(arms.split(", ")), *others)
 
 

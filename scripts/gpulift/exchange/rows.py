@@ -166,14 +166,14 @@ def _at(path: str) -> Cell:
     names = path.split(".")
 
     def value(row: Row) -> Scalar:
-        found: Any = row
+        part: Any = row
         for name in names:
-            found = found.get(name) if isinstance(found, Mapping) else getattr(found, name)
-            if found is None:
+            part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
+            if part is None:
                 return None
-        if isinstance(found, Mapping):
-            return as_json(found)
-        known: Scalar = ", ".join(found) if isinstance(found, tuple) else found
+        if isinstance(part, Mapping):
+            return as_json(part)
+        known: Scalar = ", ".join(part) if isinstance(part, tuple) else part
         return None if known == "" else known
 
     return value
@@ -182,14 +182,14 @@ def _at(path: str) -> Cell:
 def _columns(*each: str | tuple[str, str | Cell]) -> list[Column]:
     """Of names with where they stand, or how they are computed; `part: a b c` are all of one part,
     called as there."""
-    found: dict[str, str | Cell] = {}
-    for one in each:
-        if isinstance(one, str):
-            part, _, names = one.partition(": ")
-            found |= {name: f"{part}.{name}" for name in names.split()}
+    cells: dict[str, str | Cell] = {}
+    for column in each:
+        if isinstance(column, str):
+            part, _, names = column.partition(": ")
+            cells |= {name: f"{part}.{name}" for name in names.split()}
         else:
-            found[one[0]] = one[1]
-    return [Column(name, _at(at) if isinstance(at, str) else at) for name, at in found.items()]
+            cells[column[0]] = column[1]
+    return [Column(name, _at(at) if isinstance(at, str) else at) for name, at in cells.items()]
 
 
 OF_RECORD = _columns(

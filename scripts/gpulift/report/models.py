@@ -132,14 +132,14 @@ def _worths(column: Column, technique: str) -> list[tuple[Summary, Worth]]:
 
 
 def _technique_rows(columns: Sequence[Column], technique: str) -> list[Fact]:
-    found = per_model(
+    compared = per_model(
         [
-            [((row.case.case_id, row.arm, row.baseline), (one, row)) for one, row in each]
+            [((row.case.case_id, row.arm, row.baseline), (run, row)) for run, row in each]
             for each in (_worths(column, technique) for column in columns)
         ]
     )
     rows = []
-    for (case_id, arm, baseline), members in found.items():
+    for (case_id, arm, baseline), members in compared.items():
         cells = tuple(_speedup(each) if each else None for each in members)
         works = {_work(each[0][1]) for each in members if each} - {None}
         row = Fact(case_id, "", "", cells, arm=arm, baseline=baseline, same_work=len(works) < 2)
@@ -157,17 +157,17 @@ def _work(row: Worth) -> tuple[float, float, float] | None:
 def _speedup(members: Sequence[tuple[Summary, Worth]]) -> ModelFigure:
     """Over all known runs of the model, else over those that are here."""
     known = [row.of_model for _, row in members if row.of_model]
-    of_model = max(known, key=lambda one: (one.of_model, one.decides), default=None)
-    here = (run_figure(one, row.speedup, row.case.measured) for one, row in members)
+    of_model = max(known, key=lambda figure: (figure.of_model, figure.decides), default=None)
+    here = (run_figure(run, row.speedup, row.case.measured) for run, row in members)
     return of_model or over_runs([*here])
 
 
 def _roof_rows(columns: Sequence[Column]) -> list[Fact]:
-    found = per_model([chain.from_iterable(map(rates, one.summaries)) for one in columns])
+    roofs = per_model([chain.from_iterable(map(rates, each.summaries)) for each in columns])
     return _largest_change_first(
         [
             Fact(f"regime:{regime}", "", unit, figures(runs), arm=name)
-            for (name, regime, unit), runs in found.items()
+            for (name, regime, unit), runs in roofs.items()
         ]
     )
 
