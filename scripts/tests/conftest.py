@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpulift import cli
 from gpulift.records import ids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -19,6 +22,44 @@ DATA = Path(__file__).parent / "data"
 # How long an example takes says something of the machine, not of what is tested.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For texts that tests keep."""
+    parser.addoption("--update", action="store_true", help="write the texts in tests/data/kept")
+
+
+@pytest.fixture
+def kept(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Holds a text against the file that is named after the test, which `--update` makes anew: what
+    a change does to it is read as a diff."""
+    name = re.sub(r"\W+", "-", f"{request.node.path.stem}-{request.node.name}").strip("-")
+    file = DATA / "kept" / f"{name}.txt"
+
+    def compare(text: str) -> None:
+        if request.config.getoption("--update"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8"), "pytest --update writes it anew"
+
+    return compare
+
+
+@pytest.fixture
+def transcript(
+    kept: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> Callable[..., None]:
+    """Keeps commands with what they print and their exit codes."""
+
+    def run(*commands: str) -> None:
+        told = []
+        for command in commands:
+            code = cli.main(shlex.split(command))
+            out, err = capfd.readouterr()
+            told.append(f"$ gpulift {command}\n{out}{err}[exit code {code}]\n")
+        kept("\n".join(told))
+
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from gpulift.analysis.reference import Reference, find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
-from gpulift.report import escaping, page, site
+from gpulift.report import escaping, page, render, site
 from gpulift.report import machine_views as of_machines
 from gpulift.report.changes import Change
 from gpulift.report.figures import Figure
@@ -46,12 +46,23 @@ def analysed(summaries: Sequence[Summary], results: Path | None = None) -> Analy
 
 
 def undrawn(analysis: Analysis, out: Path | None = None, changes: Sequence[Change] = ()) -> str:
-    """The pages, one after the other; their twin goes to the folder, if one is named."""
+    """The pages, one after the other; report.md goes to the folder, if one is named."""
     contents, blank = _blank(analysis, changes)
     if out is not None:
         out.mkdir(exist_ok=True)
         (out / "report.md").write_text(page.markdown(contents, blank), encoding="utf-8")
     return "".join(site.pages(contents.of(blank)).values())
+
+
+def section(name: str, **values: object) -> str:
+    """A part of a page alone, of these values, in whose figures nothing is drawn."""
+
+    class Blank(dict[str, Figure]):
+        def __missing__(self, name: str) -> Figure:
+            return Figure(name, "", Markup(""))
+
+    known = {"figures": Blank(), "prices": None, "doubts": NO_DOUBTS, **values}
+    return render._environment(html=True).get_template(f"{name}.html.j2").render(known)
 
 
 def undrawn_pages(analysis: Analysis) -> dict[str, str]:

@@ -22,18 +22,6 @@ def with_models(summaries: Sequence[Summary], records: Iterable[Record]) -> list
     return [_with_model(summary, cases) for summary in summaries]
 
 
-def as_model(summary: Summary) -> Summary:
-    """The run's rows, best first, with the figure over all runs as their speedup where there are
-    more than this one, and they are not of a launch each."""
-    worths = [
-        replace(row, pair=replace(row.pair, ratio=row.of_model.value.inverse()))
-        if row.of_model and row.of_model.decides and len(row.of_model.runs) > 1
-        else row
-        for row in summary.worths
-    ]
-    return replace(summary, worths=tuple(sorted(worths, key=lambda row: -row.speedup.value)))
-
-
 def _with_model(summary: Summary, cases: dict[tuple[str, str, str], dict[str, Record]]) -> Summary:
     def of(row: Worth) -> Worth:
         found = cases.get(case_of(row.case.first), {}).values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gpulift.analysis import cost as costing
 from gpulift.analysis.bounds import HOST, bound_of, trained_model
@@ -36,7 +37,9 @@ ROOFS = (
 )
 USD = "USD"
 
-Key = tuple[str, str, str]  # technique, case and arm
+K = TypeVar("K")
+V = TypeVar("V")
+Key = tuple[str, str, str]  # technique, case and arm; of a roof its name, regime and unit
 ByModel = Mapping[str, Sequence[Record]]
 
 
@@ -46,16 +49,32 @@ class Fact:
 
     name: str
     about: str
-    unit: str  # `tokens/s`, `FLOP/s`, `B/s` or `USD`
+    unit: str  # `tokens/s`, `FLOP/s`, `B/s` or `USD`; empty for a speedup over the baseline
     cells: tuple[ModelFigure | None, ...]
     differs: str = ""  # why the work may not be the same on all
     arm: str = ""
+    baseline: str = ""
+    same_work: bool = True
 
     @property
     def change(self) -> float | None:
-        """The largest value over the smallest; None where fewer than two are known."""
+        """The largest value over the smallest; None where fewer than two can be compared."""
         values = [cell.value.value for cell in self.cells if cell]
-        return max(values) / min(values) if len(values) > 1 else None
+        return max(values) / min(values) if len(values) > 1 and self.same_work else None
+
+
+def per_model(models: Sequence[Iterable[tuple[K, V]]]) -> dict[K, tuple[list[V], ...]]:
+    """What each model has, given one after the other, by what it is of."""
+    rows: dict[K, tuple[list[V], ...]] = {}
+    for at, of_model in enumerate(models):
+        for key, value in of_model:
+            rows.setdefault(key, tuple([] for _ in models))[at].append(value)
+    return rows
+
+
+def figures(runs: Iterable[Sequence[RunFigure]]) -> tuple[ModelFigure | None, ...]:
+    """Of the runs of each model; None of a model without any."""
+    return tuple(over_runs(each) if each else None for each in runs)
 
 
 @dataclass(frozen=True)
@@ -93,7 +112,11 @@ def side_by_side(
     if len(names) < 2:
         return None
     by_model = {
-        slug: [one for one in _measured(of_model.values()) if not choice.today.gone(one)]
+        slug: [
+            one
+            for one in of_model.values()
+            if one.kind == TECHNIQUE and one.outcome == "ok" and not choice.today.gone(one)
+        ]
         for slug, of_model in records.items()
     }
     every = (*_steps(by_model, prices, choice), *_roofs(by_model))
@@ -105,10 +128,6 @@ def side_by_side(
     titles = list(names.values())
     priced = any(fact.unit == USD for fact in facts)
     return SideBySide(tuple(titles[at] for at in shown), tuple(kept), priced)
-
-
-def _measured(records: Iterable[Record]) -> list[Record]:
-    return [one for one in records if one.kind == TECHNIQUE and one.outcome == "ok"]
 
 
 # --- A training step ---
@@ -136,10 +155,15 @@ class _Step:
         return [max(one.records, key=lambda record: record.began_at) for one in cells if one]
 
     @property
+    def works(self) -> set[Cost | None]:
+        """What a step costs on each."""
+        arms = (record.arm(self.key[-1]) for record in self.told)
+        return {arm.cost for arm in arms if arm}
+
+    @property
     def differs(self) -> str:
         """Why the work may not be the same on all."""
-        first, *others = self.told or (None,)
-        same = all(self.choice.today.same_text(first, one) for one in others) if first else True
+        same = all(self.choice.today.same_text(self.told[0], one) for one in self.told[1:])
         return "" if same else "different benchmark versions"
 
     @property
@@ -179,7 +203,7 @@ def _common(found: Sequence[Mapping[Key, Sequence[Record]]], choice: Choice) -> 
     show."""
     keys = dict.fromkeys(key for of_model in found for key in of_model)
     steps = [_Step(key, tuple(of_model.get(key, ()) for of_model in found), choice) for key in keys]
-    alike = [one for one in steps if len({_work(r, one.key[-1]) for r in one.told}) == 1]
+    alike = [one for one in steps if len(one.works) == 1]
     counts = {one.key: sum(map(bool, one.records)) for one in alike}
     most = max(counts.values(), default=0)
     if most < 2:
@@ -195,19 +219,10 @@ def _by_key(records: Iterable[Record], model: str) -> dict[Key, list[Record]]:
             continue
         for arm in record.arms:
             tokens = arm.cost is not None and arm.cost.item == "token" and arm.cost.items > 0
-            if (
-                tokens
-                and arm.outcome == "ok"
-                and arm.ranks == 1
-                and not record.is_control(arm.name)
-            ):
+            alone = arm.outcome == "ok" and arm.ranks == 1 and not record.is_control(arm.name)
+            if tokens and alone:
                 found.setdefault((record.technique, record.case_id, arm.name), []).append(record)
     return found
-
-
-def _work(record: Record, name: str) -> Cost | None:
-    arm = record.arm(name)
-    return arm.cost if arm else None
 
 
 def _figure(
@@ -233,30 +248,32 @@ def _tokens_per_s(case: Case, arm: Arm) -> Estimate | None:
 
 
 def _roofs(by_model: ByModel) -> Iterator[Fact]:
-    found = [_rates(records) for records in by_model.values()]
+    rows = per_model([_rates(records) for records in by_model.values()])
     for name, regime, title in ROOFS:
-        units = {unit for rates in found for unit, _ in rates.get((name, regime), [])}
-        cells = []
-        for rates in found:
-            runs = [run for _, run in rates.get((name, regime), [])]
-            cells.append(over_runs(runs) if runs else None)
-        if units:
-            yield Fact(title, name, units.pop(), tuple(cells))
+        for (roof, of, unit), runs in rows.items():
+            if (roof, of) == (name, regime):
+                yield Fact(title, name, unit, figures(runs))
 
 
-def _rates(
-    records: Iterable[Record],
-) -> dict[tuple[str, str], list[tuple[str, RunFigure]]]:
-    """Of each roof and regime its unit and what each run reached, oldest first."""
+def _rates(records: Iterable[Record]) -> Iterator[tuple[Key, RunFigure]]:
+    """What each run reached of each roof, oldest first."""
     runs: dict[Path, list[Record]] = {}
     for record in sorted(records, key=lambda one: one.began_at):
         if record.ceiling:
             runs.setdefault(record.file.parent, []).append(record)
-    found: dict[tuple[str, str], list[tuple[str, RunFigure]]] = {}
     for folder, of_run in runs.items():
-        for roof in summarise(Run(folder, tuple(of_run))).roofs:
-            context = of_run[0].context
-            card = context.gpu.card if context.gpu else ""
-            figure = RunFigure(str(folder), card, roof.rate, roof.case.measured, context.host.id)
-            found.setdefault((roof.name, roof.regime), []).append((roof.unit, figure))
-    return found
+        yield from rates(summarise(Run(folder, tuple(of_run))))
+
+
+def rates(summary: Summary) -> Iterator[tuple[Key, RunFigure]]:
+    """What a run reached of each roof."""
+    for roof in summary.roofs:
+        figure = run_figure(summary, roof.rate, roof.case.measured)
+        yield (roof.name, roof.regime, roof.unit), figure
+
+
+def run_figure(summary: Summary, value: Estimate, records: tuple[Record, ...]) -> RunFigure:
+    """What a run says, with its card and host."""
+    context = summary.run.records[0].context
+    card = context.gpu.card if context.gpu else ""
+    return RunFigure(str(summary.run.folder), card, value, records, context.host.id)

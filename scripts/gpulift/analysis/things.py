@@ -5,7 +5,10 @@ What each is worth, and with it the order, comes from committed records (`analys
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+SOURCE = re.compile(r"(\S+): ([\w, ]+?)(?: > (\w+))?(?: @(\S+))?(?: = (.+))?")
 
 
 @dataclass(frozen=True)
@@ -101,137 +104,108 @@ SETTINGS = {
 }
 
 
+def source(text: str) -> Source:
+    """Of `technique: arm, arm > over @cases = job`, of which the last three may be left out."""
+    match = SOURCE.fullmatch(text)
+    assert match is not None, text
+    technique, arms, *others = match.groups(default="")
+    return Source(technique, tuple(arms.split(", ")), *others)
+
+
+def thing(words: str, how: str, *sources: str, note: str = "") -> Thing:
+    """With its sources as texts."""
+    return Thing(words, how, tuple(map(source, sources)), note)
+
+
 def setting(arm: str, technique: str = "") -> tuple[str, str]:
     """Its name, and how it is turned on; one that has none is called as the arm."""
     return SETTINGS.get(f"{technique} {arm}") or SETTINGS.get(arm, (arm, ""))
 
 
-BF16 = Thing(
+BF16 = thing(
     "BF16",
     '`with torch.autocast("cuda", torch.bfloat16):`',
-    (
-        Source("job/ladder", ("bf16",), "tf32"),
-        Source("precision/training_step", ("bf16",), "tf32"),
-    ),
+    "job/ladder: bf16 > tf32",
+    "precision/training_step: bf16 > tf32",
 )
-COMPILE = Thing(
+COMPILE = thing(
     "`torch.compile`",
     "`layer.compile()` for each layer, `torch.compile(loss)`",
-    (
-        Source("job/ladder", ("compiled",), "fused_adamw"),
-        Source("compile/regions", ("layers",)),
-        Source("job/step", ("compiled",)),
-        Source("compile/torch_compile", ("default",)),
-    ),
+    "job/ladder: compiled > fused_adamw",
+    "compile/regions: layers",
+    "job/step: compiled",
+    "compile/torch_compile: default",
 )
-FP8 = Thing(
+FP8 = thing(
     "FP8 linear layers",
     "`torchao.float8.convert_to_float8_training(model.layers)`: not the output layer",
-    (
-        Source("job/ladder", ("fp8",), "compiled"),
-        Source("precision/fp8_step", ("tensorwise",), cases="form:compiled"),
-        Source("job/step", ("fp8",), "compiled"),
+    "job/ladder: fp8 > compiled",
+    "precision/fp8_step: tensorwise @form:compiled",
+    "job/step: fp8 > compiled",
+    note=(
+        "only behind `torch.compile`. Errors are of untrained weights, which make roundings"
+        " larger: at calmer ones FP8's gradients are 0.106 off, BF16's 0.008 (Llama 1B, H200)"
     ),
-    "only behind `torch.compile`. Errors are of untrained weights, which make roundings larger: at"
-    " calmer ones FP8's gradients are 0.106 off, BF16's 0.008 (Llama 1B, H200)",
 )
-LOSS = Thing(
+LOSS = thing(
     "the loss compiled alone",
     "`torch.compile(loss_of)` of the last product and cross entropy",
-    (Source("loss/chunked_cross_entropy", ("compiled",)),),
-    "in an eager model; a compiled one may have it already",
+    "loss/chunked_cross_entropy: compiled",
+    note="in an eager model; a compiled one may have it already",
 )
-
+NO_RESHARD = "`fully_shard(layer, mp_policy=policy, reshard_after_forward=False)`"
+MIXED = "`policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)`, and no autocast"
 FASTER = Situation(
     "One GPU, and the model fits: faster",
     "What brings most to Llama 1B is first, then what other jobs can turn on.",
     (
         BF16,
         COMPILE,
-        Thing(
+        thing(
             "fused AdamW",
             "`AdamW(..., fused=True)`",
-            (
-                Source("job/ladder", ("fused_adamw",), "bf16"),
-                Source("optimizer/step_share", ("fused",), "foreach"),
-            ),
+            "job/ladder: fused_adamw > bf16",
+            "optimizer/step_share: fused > foreach",
         ),
         FP8,
         LOSS,
-        Thing(
+        thing(
             "documents packed, not padded",
             "`torch.nn.attention.varlen.varlen_attn`, or FlexAttention with a document mask",
-            (
-                Source(
-                    "attention/document_mask",
-                    ("variable_length",),
-                    cases="lengths:chat$",
-                    job="4 layers of Llama 1B, chats",
-                ),
-                Source(
-                    "attention/document_mask",
-                    ("variable_length",),
-                    cases="lengths:even$",
-                    job="the same, documents of one length",
-                ),
-            ),
-            "the more, the more their lengths differ",
+            "attention/document_mask: variable_length @lengths:chat$ = 4 layers of Llama 1B, chats",
+            "attention/document_mask: variable_length @lengths:even$ = the same, documents of one"
+            " length",
+            note="the more, the more their lengths differ",
         ),
-        Thing(
+        thing(
             "a padded vocabulary",
             "`Embedding(50304, ...)` for 50257 words: a multiple of 64",
-            (
-                Source(
-                    "layout/vocabulary", ("padded",), cases="model:gpt2/form:eager", job="GPT-2"
-                ),
-                Source(
-                    "layout/vocabulary",
-                    ("padded",),
-                    cases="model:gpt2/form:compiled$",
-                    job="GPT-2, compiled",
-                ),
-            ),
-            "the compiler pads by itself",
+            "layout/vocabulary: padded @model:gpt2/form:eager = GPT-2",
+            "layout/vocabulary: padded @model:gpt2/form:compiled$ = GPT-2, compiled",
+            note="the compiler pads by itself",
         ),
-        Thing(
+        thing(
             "a library's norm, SwiGLU and rotary embedding",
-            "`apply_liger_kernel_to_llama(fused_linear_cross_entropy=False)` of `liger_kernel`, for"
-            " Hugging Face's Llama",
-            (
-                Source("fusion/step_kernels", ("all",), cases="llama_1b/form:eager"),
-                Source(
-                    "fusion/step_kernels",
-                    ("all",),
-                    cases="llama_1b/form:compiled",
-                    job="Llama 1B, compiled",
-                ),
-            ),
-            "not where it is compiled",
+            "`apply_liger_kernel_to_llama(fused_linear_cross_entropy=False)` of `liger_kernel`,"
+            " for Hugging Face's Llama",
+            "fusion/step_kernels: all @llama_1b/form:eager",
+            "fusion/step_kernels: all @llama_1b/form:compiled = Llama 1B, compiled",
+            note="not where it is compiled",
         ),
-        Thing(
+        thing(
             "`channels_last`, of convolutions",
             "`model.to(memory_format=torch.channels_last)`, images as well",
-            (
-                Source(
-                    "layout/channels_last",
-                    ("channels_last",),
-                    cases="model:(resnet50|mobilenet)/precision:bf16",
-                ),
-            ),
+            "layout/channels_last: channels_last @model:(resnet50|mobilenet)/precision:bf16",
         ),
-        Thing(
+        thing(
             "fused attention",
             "`torch.nn.functional.scaled_dot_product_attention`",
-            (
-                Source(
-                    "attention/sdpa", ("cudnn", "flash"), cases="model:gpt2_4_layers/tokens:2048"
-                ),
-            ),
+            "attention/sdpa: cudnn, flash @model:gpt2_4_layers/tokens:2048",
         ),
-        Thing(
+        thing(
             "experts in one grouped product, compiled",
             "`torch.nn.functional.grouped_mm`, `layer.compile()`",
-            (Source("moe/experts", ("grouped_compiled",), "grouped"),),
+            "moe/experts: grouped_compiled > grouped",
         ),
     ),
 )
@@ -239,54 +213,38 @@ WAITS = Situation(
     "One GPU, and it waits for the CPU or for data",
     "`./gpulift watch` says whether it does; where it does not, loaders bring nothing.",
     (
-        Thing(
+        thing(
             "loader processes",
             "`DataLoader(num_workers=cores)`",
-            (Source("input/pipeline", ("workers",), "naive"),),
-            "the one reader kept 13.8 cores busy with torch's own threads",
+            "input/pipeline: workers > naive",
+            note="the one reader kept 13.8 cores busy with torch's own threads",
         ),
-        Thing(
+        thing(
             "bytes to the GPU, floats there",
             "send `uint8`; `.to(dtype).div_(255)` on the GPU",
-            (
-                Source("input/pipeline", ("uint8",), "pinned"),
-                Source(
-                    "input/batch_type",
-                    ("uint8",),
-                    cases="given:jpegs",
-                    job="a loader of JPEGs alone",
-                ),
-            ),
+            "input/pipeline: uint8 > pinned",
+            "input/batch_type: uint8 @given:jpegs = a loader of JPEGs alone",
         ),
-        Thing(
+        thing(
             "pinned batches, copied while the step works",
             "`DataLoader(pin_memory=True)`, `.to(device, non_blocking=True)`",
-            (
-                Source("input/pipeline", ("pinned",), "tensors"),
-                Source("transfer/training_prefetch", ("prefetch_stream",)),
-            ),
+            "input/pipeline: pinned > tensors",
+            "transfer/training_prefetch: prefetch_stream",
         ),
-        Thing(
+        thing(
             "compiled with CUDA graphs",
             '`torch.compile(model, mode="reduce-overhead")`',
-            (Source("compile/torch_compile", ("reduce_overhead",)),),
+            "compile/torch_compile: reduce_overhead",
         ),
-        Thing(
+        thing(
             "a CUDA graph of the whole step",
             "`torch.cuda.graph(g)` around forward, backward and `AdamW(..., capturable=True)`",
-            (Source("launch/whole_step_graph", ("whole_step_graph",), cases="batch:large"),),
+            "launch/whole_step_graph: whole_step_graph @batch:large",
         ),
-        Thing(
+        thing(
             "checkpoints written beside training",
             "`import torch.distributed.checkpoint as dcp`, `dcp.async_save(...)`",
-            (
-                Source(
-                    "state/checkpoint",
-                    ("dcp_async",),
-                    "torch_save",
-                    "model:llama_1b/cadence:keeps_up",
-                ),
-            ),
+            "state/checkpoint: dcp_async > torch_save @model:llama_1b/cadence:keeps_up",
         ),
     ),
 )
@@ -297,137 +255,106 @@ SMALLER = Situation(
         BF16,
         COMPILE,
         FP8,
-        Thing(
+        thing(
             "a loss that never holds all logits",
             "`cut_cross_entropy.linear_cross_entropy(hidden, head, labels)`",
-            (
-                Source("job/fit", ("cut_cross_entropy",)),
-                Source("loss/chunked_cross_entropy", ("cut_cross_entropy",)),
-            ),
+            "job/fit: cut_cross_entropy",
+            "loss/chunked_cross_entropy: cut_cross_entropy",
         ),
         LOSS,
-        Thing(
+        thing(
             "`torch.compile` with half its memory",
             "`torch._functorch.config.activation_memory_budget = 0.5`",
-            (Source("job/fit", ("memory_budget",), "compiled"),),
-            "behind `torch.compile`",
+            "job/fit: memory_budget > compiled",
+            note="behind `torch.compile`",
         ),
-        Thing(
+        thing(
             "activation checkpointing, selective",
             "`checkpoint(layer, x, use_reentrant=False, context_fn=...)` with"
             " `create_selective_checkpoint_contexts`, which keeps products and attention",
-            (Source("job/fit", ("selective_checkpointing",)),),
+            "job/fit: selective_checkpointing",
         ),
-        Thing(
+        thing(
             "activation checkpointing, full",
             "`torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)`",
-            (Source("job/fit", ("full_checkpointing",)),),
+            "job/fit: full_checkpointing",
         ),
-        Thing(
+        thing(
             "AdamW's states in 8 bits",
             "`bitsandbytes.optim.AdamW8bit`, `torchao.optim.AdamW8bit`",
-            (Source("job/fit", ("adamw_8bit_bitsandbytes", "adamw_8bit_torchao")),),
+            "job/fit: adamw_8bit_bitsandbytes, adamw_8bit_torchao",
         ),
-        Thing(
+        thing(
             "gradient accumulation",
             "four micro-batches, one `optimizer.step()`",
-            (
-                Source("batch/gradient_accumulation", ("micro_4",), cases="model:gpt2/equal:batch"),
-                Source("batch/gradient_accumulation", ("micro_4",), cases="equal:batch"),
-            ),
+            "batch/gradient_accumulation: micro_4 @model:gpt2/equal:batch",
+            "batch/gradient_accumulation: micro_4 @equal:batch",
         ),
-        Thing(
+        thing(
             "frozen weights in 4 bits (QLoRA over LoRA)",
             "`bitsandbytes.nn.Linear4bit`",
-            (Source("precision/qlora", ("qlora",)),),
-            "the rounding of the frozen weights is not in its error",
+            "precision/qlora: qlora",
+            note="the rounding of the frozen weights is not in its error",
         ),
-        Thing(
+        thing(
             "activations on the host",
             "`with torch.autograd.graph.save_on_cpu(pin_memory=True):`",
-            (Source("job/fit", ("activation_offload",)),),
+            "job/fit: activation_offload",
         ),
-        Thing(
+        thing(
             "the optimizer on the host",
             "`torchao.optim.CPUOffloadOptimizer`",
-            (Source("job/fit", ("optimizer_offload",)),),
+            "job/fit: optimizer_offload",
         ),
     ),
     saves=True,
 )
-NO_RESHARD = "`fully_shard(layer, mp_policy=policy, reshard_after_forward=False)`"
-MIXED = "`policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)`, and no autocast"
 SEVERAL = Situation(
     "Several GPUs, and the model fits on one: faster",
     "Each GPU has a batch of its own, but where a row says otherwise.",
     (
-        Thing(
+        thing(
             "DistributedDataParallel",
             "`DistributedDataParallel(model)`",
-            (
-                Source("distributed/data_parallel", ("ddp",), cases="gpus:4"),
-                Source(
-                    "distributed/data_parallel",
-                    ("ddp",),
-                    cases="gpus:2/model:llama_1b/scaling:weak/compiled:yes",
-                    job="Llama 1B, compiled",
-                ),
-                Source("distributed/data_parallel", ("ddp",), cases="gpus:2/.*scaling:weak"),
-            ),
+            "distributed/data_parallel: ddp @gpus:4",
+            "distributed/data_parallel: ddp @gpus:2/model:llama_1b/scaling:weak/compiled:yes ="
+            " Llama 1B, compiled",
+            "distributed/data_parallel: ddp @gpus:2/.*scaling:weak",
         ),
-        Thing(
+        thing(
             "FSDP2 in place of DDP, weights kept for the backward pass",
             NO_RESHARD,
-            (Source("distributed/sharding", ("fsdp2_no_reshard",)),),
-            MIXED,
+            "distributed/sharding: fsdp2_no_reshard",
+            note=MIXED,
         ),
-        Thing(
+        thing(
             "tensor parallelism beside FSDP2",
             "`parallelize_module(layer, mesh, plan)`",
-            (Source("distributed/tensor_parallel", ("tp2", "tp2_async"), cases="link:nvlink"),),
+            "distributed/tensor_parallel: tp2, tp2_async @link:nvlink",
         ),
-        Thing(
+        thing(
             "larger buckets",
             "`DistributedDataParallel(model, bucket_cap_mb=100)`",
-            (
-                Source("distributed/overlap", ("buckets_100",), cases="link:nvlink/network:llama$"),
-                Source("distributed/overlap", ("buckets_100",), cases="link:nvlink"),
-            ),
+            "distributed/overlap: buckets_100 @link:nvlink/network:llama$",
+            "distributed/overlap: buckets_100 @link:nvlink",
         ),
-        Thing(
+        thing(
             "`no_sync` between updates",
             "`with model.no_sync():` for all micro-batches but the last",
-            (
-                Source(
-                    "distributed/no_sync", ("exchange_last",), cases="link:nvlink/micro_batches:4"
-                ),
-            ),
+            "distributed/no_sync: exchange_last @link:nvlink/micro_batches:4",
         ),
-        Thing(
+        thing(
             "gradients in 16 bits",
             "`model.register_comm_hook(None, bf16_compress_hook)`",
-            (
-                Source(
-                    "distributed/gradient_compression", ("bf16_hook",), cases="llama_1b/link:host"
-                ),
-                Source(
-                    "distributed/gradient_compression",
-                    ("bf16_hook",),
-                    cases="gpt2/link:host",
-                    job="GPT-2 over the host's link",
-                ),
-                Source(
-                    "distributed/gradient_compression",
-                    ("bf16_hook",),
-                    cases="gpt2/link:nvlink",
-                    job="GPT-2 over NVLink",
-                ),
-            ),
+            "distributed/gradient_compression: bf16_hook @llama_1b/link:host",
+            "distributed/gradient_compression: bf16_hook @gpt2/link:host = GPT-2 over the host's"
+            " link",
+            "distributed/gradient_compression: bf16_hook @gpt2/link:nvlink = GPT-2 over NVLink",
         ),
-        Thing(
+        thing(
             "sharded checkpoints, written beside training",
             "`import torch.distributed.checkpoint as dcp`, `dcp.async_save(...)` from all ranks",
-            (Source("distributed/checkpoint_sharded", ("dcp_async",)),),
+            "distributed/checkpoint_sharded: dcp_async",
         ),
     ),
     several=True,
@@ -436,37 +363,31 @@ SHARDED = Situation(
     "Several GPUs, and the model does not fit on one",
     "What costs least time is first. Memory is one GPU's.",
     (
-        Thing(
+        thing(
             "FSDP2",
             "`fully_shard(layer, mp_policy=policy)` for each layer, `fully_shard(model, ...)`",
-            (Source("distributed/sharding", ("fsdp2",)),),
-            MIXED,
+            "distributed/sharding: fsdp2",
+            note=MIXED,
         ),
-        Thing(
+        thing(
             "FSDP2, weights kept for the backward pass",
             NO_RESHARD,
-            (Source("distributed/sharding", ("fsdp2_no_reshard",)),),
+            "distributed/sharding: fsdp2_no_reshard",
         ),
-        Thing(
+        thing(
             "ZeRO-1",
             "`ZeroRedundancyOptimizer(parameters, AdamW)`",
-            (Source("distributed/sharding", ("zero_1",)),),
+            "distributed/sharding: zero_1",
         ),
-        Thing(
+        thing(
             "FSDP2, states on the host",
             "`fully_shard(layer, offload_policy=CPUOffloadPolicy())`",
-            (Source("distributed/sharding", ("fsdp2_offload",), cases="ranks:2/model:llama_1b"),),
+            "distributed/sharding: fsdp2_offload @ranks:2/model:llama_1b",
         ),
-        Thing(
+        thing(
             "pipeline parallelism",
             "`ScheduleInterleaved1F1B(stages, 4, loss_fn=loss)`",
-            (
-                Source(
-                    "distributed/pipeline_parallel",
-                    ("interleaved",),
-                    cases="micro_batches:4/link:nvlink",
-                ),
-            ),
+            "distributed/pipeline_parallel: interleaved @micro_batches:4/link:nvlink",
         ),
     ),
     saves=True,

@@ -62,7 +62,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Linked HTML pages, the answer first, with a Markdown twin and figures, from records alone.
+    """Linked HTML pages, the answer first and in Markdown, too, with figures, from records alone.
 
     index.html has the answer and can be sent alone; what it leads to stands in pages/ beside it.
 

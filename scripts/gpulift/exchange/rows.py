@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from gpulift.analysis import arms, conditions, errata
 from gpulift.analysis.bounds import bound_of
 from gpulift.analysis.choice import Choice, choice_of
 from gpulift.engine import machine
-from gpulift.records.model import Arm, Context, Gpu, Record, Telemetry
+from gpulift.records.model import Arm, Context, Record
 from gpulift.records.read import Run
 from gpulift.verdicts import stats
 
@@ -24,10 +24,15 @@ TELEMETRY_RANGES = (
     "temperature_c",
     "gpu_utilisation",
 )
-HOST_LOAD = ("own_cores", "other_cores", "stolen_cores")
 ENDS = ("min", "median", "max")
+WORK = ("bytes", "flops", "items")
+BUILD = (
+    *("commit", "type", "compiler", "cuda_compiler", "architectures", "sanitizers"),
+    *("cuda_host_compiler", "linker", "flags", "cuda_flags", "link_flags", "dirty"),
+)
 
 Scalar = str | int | float | bool | None
+Cell = Callable[["Row"], Scalar]
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,7 @@ class Column:
     """A column of the table; its unit is in the name."""
 
     name: str
-    type: type
-    value: Callable[[Row], Scalar]
+    value: Cell
 
 
 def rows_of(runs: Sequence[Run]) -> Iterator[Row]:
@@ -84,7 +88,7 @@ def _of_arms(run: Run, record: Record) -> Iterator[Row]:
 
 def columns() -> list[Column]:
     """All scalar columns, in their order."""
-    return [*_of_record(), *_of_context(), *_of_telemetry(), *_of_arm(), *_of_result()]
+    return [*OF_RECORD, *OF_CONTEXT, *OF_TELEMETRY, *OF_ARM]
 
 
 def cells_of(
@@ -94,155 +98,20 @@ def cells_of(
 
     What arms of a record share is computed once, and so is what records of a process share.
     """
-    record, context, telemetry = _of_record(), _of_context(), _of_telemetry()
-    arm_columns = [*_of_arm(), *_of_result()]
     known: tuple[Context, list[Scalar]] | None = None
     for run in runs:
         for one in run.records:
             whole = Row(run, one, None)
             if known is None or known[0] is not one.context:
-                known = (one.context, _cells(context, whole, cell))
-            shared = [*_cells(record, whole, cell), *known[1], *_cells(telemetry, whole, cell)]
+                known = (one.context, _cells(OF_CONTEXT, whole, cell))
+            shared = [*_cells(OF_RECORD, whole, cell), *known[1]]
+            shared += _cells(OF_TELEMETRY, whole, cell)
             for row in _of_arms(run, one):
-                yield row, [*shared, *_cells(arm_columns, row, cell)]
+                yield row, [*shared, *_cells(OF_ARM, row, cell)]
 
 
 def _cells(found: Sequence[Column], row: Row, cell: Callable[[Scalar], Scalar]) -> list[Scalar]:
     return [cell(column.value(row)) for column in found]
-
-
-def _of_record() -> list[Column]:
-    texts = ("kind", "technique", "case_id", "regime")
-    later = ("question", "expectation", "check_meaning", "telemetry_missing")
-    return [
-        Column("record", str, lambda row: row.record.citation),
-        Column("run", str, lambda row: row.run.folder.name),
-        *(Column(name, str, _record(name)) for name in texts),
-        Column("started_at", str, _record("began_at")),  # which some records tell otherwise
-        *(Column(name, str, _record(name)) for name in ("schema", "method")),
-        Column("case_json", str, lambda row: as_json(row.record.case)),
-        Column("duet_arm", str, lambda row: row.record.duet_arm or None),
-        *(Column(name, int, _record(name)) for name in ("launch", "launches")),
-        *(Column(name, bool, _record(name)) for name in ("quick", "ceiling")),
-        Column("record_outcome", str, _record("outcome")),
-        Column("record_reason", str, lambda row: row.record.reason or None),
-        Column("record_remedy", str, lambda row: row.record.remedy or None),
-        *(Column(name, str, _record(name)) for name in later),
-        Column("claims", str, lambda row: ", ".join(row.record.claims) or None),
-        Column("errata", str, lambda row: known_errors(row.record) or None),
-        Column("notes_json", str, lambda row: as_json(row.record.notes)),
-        Column("stop_reason", str, _inside("stop", "reason")),
-        Column("blocks", int, _inside("stop", "blocks")),
-        Column("planned_blocks", int, _inside("stop", "planned_blocks")),
-        Column("asked_half_width", float, _inside("stop", "asked_half_width")),
-        Column("reached_half_width", float, _inside("stop", "reached_half_width")),
-        *(Column(name, int, _record(name)) for name in ("discarded_blocks", "restarts")),
-        *(Column(name, float, _inside("host_load", name)) for name in HOST_LOAD),
-        Column("seed", str, lambda row: str(row.record.order.seed) if row.record.order else None),
-        Column("source_json", str, lambda row: as_json(row.record.source)),
-        Column("time_json", str, lambda row: as_json(row.record.time_s)),
-    ]
-
-
-def _of_context() -> list[Column]:
-    versions = ("driver", "cuda_driver", "cuda_runtime", "gpu_missing", "gpu_remedy")
-    build = (
-        *("commit", "type", "compiler", "cuda_compiler", "architectures", "sanitizers"),
-        *("cuda_host_compiler", "linker", "flags", "cuda_flags", "link_flags"),
-    )
-    return [
-        Column("machine", str, lambda row: row.record.context.slug),
-        Column("gpu", str, _gpu(lambda gpu: gpu.name)),
-        Column("gpu_card", str, _gpu(lambda gpu: gpu.card or None)),
-        Column("gpu_memory_bytes", int, _gpu(lambda gpu: gpu.memory_bytes)),
-        Column("gpu_power_limit_w", float, _gpu(lambda gpu: gpu.power_limit_w)),
-        Column("gpu_facts_json", str, _gpu(lambda gpu: as_json(gpu.facts))),
-        *(Column(name, str, _context(name)) for name in versions),
-        Column("libraries", str, lambda row: conditions.pairs(row.record.context.versions)),
-        Column("gpus_json", str, _gpus_json),
-        Column("scratch", str, lambda row: conditions.disk(row.record.context) or None),
-        Column("host_cpu", str, lambda row: row.record.context.host.cpu),
-        Column("host_cores", int, lambda row: row.record.context.host.cores),
-        Column("host_facts_json", str, lambda row: as_json(row.record.context.host.facts)),
-        *(Column(f"build_{name}", str, _build(name)) for name in build),
-        Column("build_dirty", bool, _build("dirty")),
-        Column(
-            "build_environment_json",
-            str,
-            lambda row: as_json(row.record.context.build.environment),
-        ),
-        Column("environment_json", str, lambda row: as_json(row.record.context.environment)),
-        Column("options_json", str, lambda row: as_json(row.record.context.options)),
-    ]
-
-
-def _of_telemetry() -> list[Column]:
-    ranges = [
-        Column(f"case_{key}_{end}", float, _range(key, end))
-        for key in TELEMETRY_RANGES
-        for end in ENDS
-    ]
-    return [
-        Column("case_telemetry_samples", int, _inside("telemetry", "samples")),
-        Column("case_telemetry_interval_s", float, _inside("telemetry", "interval_s")),
-        *ranges,
-        Column(
-            "case_temperature_slope_c_per_s",
-            float,
-            _inside("telemetry", "temperature_slope_c_per_s"),
-        ),
-        Column("case_energy_j", float, _inside("telemetry", "energy_j")),
-        Column(
-            "case_throttle", str, _telemetry(lambda seen: ", ".join(seen.throttle or ()) or None)
-        ),
-        # Without it, no reason and no answer would be the same empty cell.
-        Column("case_throttle_known", bool, _telemetry(lambda seen: seen.throttle is not None)),
-        Column("case_pcie_generation", int, _inside("telemetry", "pcie_generation")),
-        Column("case_pcie_width", int, _inside("telemetry", "pcie_width")),
-    ]
-
-
-def _of_arm() -> list[Column]:
-    numbers = ("steps_per_window", "lead_in_steps")
-    peaks = ("peak_device_bytes", "peak_pinned_bytes", "peak_host_bytes")
-    return [
-        Column("arm", str, _arm("name")),
-        *(Column(name, str, _arm(name)) for name in ("role", "outcome", "clock")),
-        Column("reason", str, lambda row: row.arm.reason or None if row.arm else None),
-        Column("remedy", str, lambda row: row.arm.remedy or None if row.arm else None),
-        *(Column(f"step_{name}", float, _cost(name)) for name in ("bytes", "flops", "items")),
-        *(Column(name, str, _cost(name)) for name in ("item", "roof")),
-        Column("metrics_json", str, lambda row: as_json(row.arm.metrics) if row.arm else None),
-        Column("checked", bool, _checked),
-        *(Column(name, float, _arm(name)) for name in ("check_error", "check_tolerance")),
-        *(Column(name, int, _arm(name)) for name in (*numbers, *peaks)),
-        Column("held", bool, _arm("held")),
-        Column("bound", str, lambda r: (r.arm and bound_of([r.record], r.arm.name).kind) or None),
-        Column("ranks", int, _arm("ranks")),
-        Column(
-            "arm_environment_json", str, lambda r: as_json(r.arm.environment) if r.arm else None
-        ),
-        Column("precondition", str, _precondition("name")),
-        Column("precondition_most", float, _precondition("most")),
-        Column("precondition_worst", float, _precondition("worst")),
-    ]
-
-
-def _of_result() -> list[Column]:
-    return [
-        Column("text", str, lambda row: choice().today.text(row.record) or None),
-        Column(
-            "gone", str, lambda row: gone(row.record, row.arm.name) or None if row.arm else None
-        ),
-        Column("windows", int, lambda row: len(row.arm.window_s) if row.arm else None),
-        Column("step_s", float, lambda row: row.step_s),
-        Column("step_cpu_s", float, _used(arms.cpu_per_step)),
-        Column("step_energy_j", float, _used(arms.joules_per_step)),
-        Column("speedup", float, lambda row: row.speedup),
-        Column("bytes_per_s", float, lambda row: row.rate("bytes")),
-        Column("flops_per_s", float, lambda row: row.rate("flops")),
-        Column("items_per_s", float, lambda row: row.rate("items")),
-    ]
 
 
 def known_errors(record: Record) -> str:
@@ -271,6 +140,15 @@ def _checked(row: Row) -> bool | None:
     return row.arm.checked if row.arm and row.arm.outcome == "ok" else None
 
 
+def _throttle_known(row: Row) -> bool | None:
+    seen = row.record.telemetry
+    return None if seen is None else seen.throttle is not None
+
+
+def _rate(work: str, row: Row) -> float | None:
+    return row.rate(work)
+
+
 def _gpus_json(row: Row) -> str | None:
     """All GPUs of arms that had several."""
     gpus = row.record.context.gpus
@@ -282,64 +160,116 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _record(name: str) -> Callable[[Row], Scalar]:
-    return lambda row: _known(getattr(row.record, name))
+def _at(path: str) -> Cell:
+    """What stands at that place of a row; None where a part on the way is not there. An empty text
+    says that nothing is known."""
+    names = path.split(".")
 
-
-def _context(name: str) -> Callable[[Row], Scalar]:
-    return lambda row: _known(getattr(row.record.context, name))
-
-
-def _build(name: str) -> Callable[[Row], Scalar]:
-    return lambda row: _known(getattr(row.record.context.build, name))
-
-
-def _arm(name: str) -> Callable[[Row], Scalar]:
-    return lambda row: _known(getattr(row.arm, name)) if row.arm else None
-
-
-def _used(of: Callable[[Record, Arm], float | None]) -> Callable[[Row], Scalar]:
-    return lambda row: of(row.record, row.arm) if row.arm else None
-
-
-def _cost(name: str) -> Callable[[Row], Scalar]:
-    return lambda row: _known(getattr(row.arm.cost, name)) if row.arm and row.arm.cost else None
-
-
-def _precondition(name: str) -> Callable[[Row], Scalar]:
     def value(row: Row) -> Scalar:
-        required = row.arm.precondition if row.arm else None
-        return None if required is None else _known(getattr(required, name))
+        part: Any = row
+        for name in names:
+            part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
+            if part is None:
+                return None
+        if isinstance(part, Mapping):
+            return as_json(part)
+        known: Scalar = ", ".join(part) if isinstance(part, tuple) else part
+        return None if known == "" else known
 
     return value
 
 
-def _inside(part: str, name: str) -> Callable[[Row], Scalar]:
-    """A value of a part that a record may lack."""
-
-    def value(row: Row) -> Scalar:
-        found = getattr(row.record, part)
-        return None if found is None else _known(getattr(found, name))
-
-    return value
-
-
-def _gpu(of: Callable[[Gpu], Scalar]) -> Callable[[Row], Scalar]:
-    return lambda row: of(row.record.context.gpu) if row.record.context.gpu else None
-
-
-def _telemetry(of: Callable[[Telemetry], Scalar]) -> Callable[[Row], Scalar]:
-    return lambda row: of(row.record.telemetry) if row.record.telemetry else None
+def _columns(*each: str | tuple[str, str | Cell]) -> list[Column]:
+    """Of names with where they stand, or how they are computed; `part: a b c` are all of one part,
+    called as there."""
+    cells: dict[str, str | Cell] = {}
+    for column in each:
+        if isinstance(column, str):
+            part, _, names = column.partition(": ")
+            cells |= {name: f"{part}.{name}" for name in names.split()}
+        else:
+            cells[column[0]] = column[1]
+    return [Column(name, _at(at) if isinstance(at, str) else at) for name, at in cells.items()]
 
 
-def _range(key: str, end: str) -> Callable[[Row], Scalar]:
-    def value(seen: Telemetry) -> Scalar:
-        return float(getattr(seen.ranges[key], end)) if key in seen.ranges else None
-
-    return _telemetry(value)
-
-
-def _known(value: Any) -> Scalar:
-    """An empty text says that nothing is known."""
-    known: Scalar = None if value == "" else value
-    return known
+OF_RECORD = _columns(
+    ("record", "record.citation"),
+    ("run", "run.folder.name"),
+    "record: kind technique case_id regime",
+    ("started_at", "record.began_at"),  # which some records tell otherwise
+    "record: schema method",
+    ("case_json", "record.case"),
+    "record: duet_arm launch launches quick ceiling",
+    ("record_outcome", "record.outcome"),
+    ("record_reason", "record.reason"),
+    ("record_remedy", "record.remedy"),
+    "record: question expectation check_meaning telemetry_missing claims",
+    ("errata", lambda row: known_errors(row.record) or None),
+    ("notes_json", "record.notes"),
+    ("stop_reason", "record.stop.reason"),
+    "record.stop: blocks planned_blocks asked_half_width reached_half_width",
+    "record: discarded_blocks restarts",
+    "record.host_load: own_cores other_cores stolen_cores",
+    ("seed", "record.order.seed"),
+    ("source_json", "record.source"),
+    ("time_json", "record.time_s"),
+)
+OF_CONTEXT = _columns(
+    ("machine", "record.context.slug"),
+    ("gpu", "record.context.gpu.name"),
+    ("gpu_card", "record.context.gpu.card"),
+    ("gpu_memory_bytes", "record.context.gpu.memory_bytes"),
+    ("gpu_power_limit_w", "record.context.gpu.power_limit_w"),
+    ("gpu_facts_json", "record.context.gpu.facts"),
+    "record.context: driver cuda_driver cuda_runtime gpu_missing gpu_remedy",
+    ("libraries", lambda row: conditions.pairs(row.record.context.versions)),
+    ("gpus_json", _gpus_json),
+    ("scratch", lambda row: conditions.disk(row.record.context) or None),
+    ("host_cpu", "record.context.host.cpu"),
+    ("host_cores", "record.context.host.cores"),
+    ("host_facts_json", "record.context.host.facts"),
+    *((f"build_{name}", f"record.context.build.{name}") for name in BUILD),
+    ("build_environment_json", "record.context.build.environment"),
+    ("environment_json", "record.context.environment"),
+    ("options_json", "record.context.options"),
+)
+OF_TELEMETRY = _columns(
+    ("case_telemetry_samples", "record.telemetry.samples"),
+    ("case_telemetry_interval_s", "record.telemetry.interval_s"),
+    *(
+        (f"case_{key}_{end}", f"record.telemetry.ranges.{key}.{end}")
+        for key in TELEMETRY_RANGES
+        for end in ENDS
+    ),
+    ("case_temperature_slope_c_per_s", "record.telemetry.temperature_slope_c_per_s"),
+    ("case_energy_j", "record.telemetry.energy_j"),
+    ("case_throttle", "record.telemetry.throttle"),
+    # Without it, no reason and no answer would be the same empty cell.
+    ("case_throttle_known", _throttle_known),
+    ("case_pcie_generation", "record.telemetry.pcie_generation"),
+    ("case_pcie_width", "record.telemetry.pcie_width"),
+)
+OF_ARM = _columns(
+    ("arm", "arm.name"),
+    "arm: role outcome clock reason remedy",
+    *((f"step_{name}", f"arm.cost.{name}") for name in WORK),
+    "arm.cost: item roof",
+    ("metrics_json", "arm.metrics"),
+    ("checked", _checked),
+    "arm: check_error check_tolerance steps_per_window lead_in_steps",
+    "arm: peak_device_bytes peak_pinned_bytes peak_host_bytes held",
+    ("bound", lambda row: (row.arm and bound_of([row.record], row.arm.name).kind) or None),
+    "arm: ranks",
+    ("arm_environment_json", "arm.environment"),
+    ("precondition", "arm.precondition.name"),
+    ("precondition_most", "arm.precondition.most"),
+    ("precondition_worst", "arm.precondition.worst"),
+    ("text", lambda row: choice().today.text(row.record) or None),
+    ("gone", lambda row: gone(row.record, row.arm.name) or None if row.arm else None),
+    ("windows", lambda row: len(row.arm.window_s) if row.arm else None),
+    ("step_s", "step_s"),
+    ("step_cpu_s", lambda row: arms.cpu_per_step(row.record, row.arm) if row.arm else None),
+    ("step_energy_j", lambda row: arms.joules_per_step(row.record, row.arm) if row.arm else None),
+    ("speedup", "speedup"),
+    *((f"{name}_per_s", partial(_rate, name)) for name in WORK),
+)

@@ -17,7 +17,7 @@ from gpulift.verdicts.cases import Case
 
 
 def write(summary: Summary, out: Path) -> Path:
-    """Writes the page and its Markdown twin into a folder; returns the page's path."""
+    """Writes the page and the same in Markdown into a folder; returns the page's path."""
     shown = bench.rows(summary)
     drawn = [(case, strip) for case in bench.cases(summary) if (strip := _strip(case))]
     values = {

@@ -50,8 +50,10 @@ def _ladders(model: str, found: dict[str, Ladder]) -> Ladders:
 
 
 def shown(fact: Fact, cell: ModelFigure) -> str:
-    """`211123 [209569, 212657] tokens/s`, `832 TFLOP/s [791 TFLOP/s, 1.01 PFLOP/s]`."""
+    """`211123 [209569, 212657] tokens/s`, `832 TFLOP/s [791 TFLOP/s, 1.01 PFLOP/s]`, `1.2×`."""
     one = cell.value
+    if not fact.unit:
+        return text.speedup(one)
     if fact.unit == USD:
         return f"{cost.money(one)} USD"
     value, *ends = (text.rate(found, fact.unit) for found in (one.value, *_ends(one)))

@@ -79,7 +79,7 @@ def html(value: object) -> object:
 
 
 def markdown(value: object) -> object:
-    """What the twin's template prints: a text in which nothing is markup, on one line."""
+    """What a template of Markdown prints: a text in which nothing is markup, on one line."""
     if not isinstance(value, str) or isinstance(value, Ready):
         return value
     line = brief(str(value), MOST_LETTERS_MARKDOWN)

@@ -15,7 +15,7 @@ from gpulift.ground import text
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.machine_views import MachineView
-from gpulift.report.plots import RateRow
+from gpulift.report.plots import Bar
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
@@ -35,11 +35,12 @@ def _ladders(view: MachineView) -> Iterator[Drawing]:
     long = [(case, rungs) for case, rungs in found if len(rungs) > 1]
     for number, (case, rungs) in enumerate(long[:MOST_LADDERS]):
         item = _item(case)
-        rows = [RateRow(one.name, one.per_s, text.digits(one.per_s.value)) for one in rungs]
+        rows = [Bar(one.name, one.per_s, text.digits(one.per_s.value)) for one in rungs]
         alone = stats.median_over([one.step_per_s for one in rungs])
-        axis = f"{item}s/s with their 95 % interval (more is better)"
+        counted = plots.launches(row.estimate for row in rows)
+        axis = f"{item}s/s with their 95 % interval (more is better)\n{counted}"
         line = (alone, f"the step alone: {text.digits(alone)}") if alone else None
-        draw = partial(plots.rates, rows, axis, line)
+        draw = partial(plots.bars, rows, axis, line=line)
         alt = _ladder_alt(view, case, rungs, alone)
         yield Drawing(f"ladder-{view.number}-{number}", alt, draw)
 
@@ -71,8 +72,9 @@ def _storage(view: MachineView) -> Iterator[Drawing]:
         rows = [row for case in cases for row in _storage_rows(case)]
         if rows:
             alt = f"{_where(technique, view)}, bytes a second by block: {_said(rows)}."
-            axis = "bytes/s with their 95 % interval, log scale"
-            draw = partial(plots.rates, rows, axis, log=True)
+            counted = plots.launches(row.estimate for row in rows)
+            axis = f"bytes/s with their 95 % interval, log scale\n{counted}"
+            draw = partial(plots.bars, rows, axis, log=True)
             yield Drawing(f"storage-{view.number}-{number}", alt, draw)
 
 
@@ -91,7 +93,7 @@ def _block_bytes(case: Case) -> int | None:
     return int(found[2]) * UNITS[found[3]] if found else None
 
 
-def _storage_rows(case: Case) -> Iterator[RateRow]:
+def _storage_rows(case: Case) -> Iterator[Bar]:
     found = BLOCK.fullmatch(str(case.first.case[ACCESS]))
     size = _block_bytes(case)
     assert found is not None, "such cases alone are drawn"
@@ -101,10 +103,10 @@ def _storage_rows(case: Case) -> Iterator[RateRow]:
         if cost is not None and cost.bytes > 0:
             rate = stats.rate(case.times_s[name], cost.bytes)
             label = f"{_others(case)}, {found[1]} {text.round_size(size)}: {name}"
-            yield RateRow(label, rate, text.rate(rate.value, "B/s"))
+            yield Bar(label, rate, text.rate(rate.value, "B/s"))
 
 
-def _said(rows: Sequence[RateRow]) -> str:
+def _said(rows: Sequence[Bar]) -> str:
     return "; ".join(f"{escaping.brief(one.label)} {one.value}" for one in rows)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-
-import matplotlib
-from matplotlib.figure import Figure
 
 from gpulift.analysis.ladder import Ladder, Rung
 from gpulift.analysis.things import setting
@@ -16,6 +13,7 @@ from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.machine_views import MachineView
+from gpulift.report.plots import Bar
 
 GIB = 1 << 30
 FAR = 3.0  # times the reference's distance, from which on a rung says its own
@@ -64,17 +62,6 @@ def views(machines: Iterable[MachineView]) -> list[LadderView]:
     ]
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A rung of a figure: its name, length, what stands beside it, and how it looks."""
-
-    label: str
-    length: Estimate
-    value: str
-    below: bool  # before the reference: drawn in grey
-    far: bool  # less exact than the reference: hatched
-
-
 def name_of(arm: str) -> str:
     """What people call it."""
     return setting(arm)[0]
@@ -99,7 +86,7 @@ def drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
         f"{_where(ladder)}, {escaping.brief(ladder.item)}s a second, cumulative settings, vs"
         f" {name_of(ladder.reference)}: {escaping.brief(said, 600)}{left_out}."
     )
-    return Drawing(name, alt, partial(bars_of, bars, axis, about))
+    return Drawing(name, alt, partial(plots.bars, bars, axis, about=about))
 
 
 def memory_drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
@@ -113,42 +100,20 @@ def memory_drawing(name: str, ladder: Ladder, about: str = "") -> Drawing:
         size, share = text.size(one.memory_bytes), f"{one.memory_bytes / least:.2f}"
         speed = f", speed {ratio}" if (ratio := _ratio(ladder, one)) else ""
         bar = _bar(ladder, one, Estimate(one.memory_bytes / GIB), f"{size}  {share}")
-        bars.append(replace(bar, label=f"{name_of(one.name)}{speed}", far=False))
+        bars.append(replace(bar, label=f"{name_of(one.name)}{speed}", hatched=False))
         said.append(f"{name_of(one.name)} {size.removesuffix(' GiB')}")
     axis = f"GiB allocated at the peak, and share of {name_of(ladder.reference)}'s"
     alt = f"{_where(ladder)}, peak GiB, cumulative settings: {', '.join(said)}."
-    return Drawing(name, alt, partial(bars_of, bars, axis, about))
-
-
-def bars_of(bars: Sequence[Bar], axis: str, about: str) -> Figure:
-    """The bars from the top down."""
-    with matplotlib.rc_context(plots.STYLE):
-        figure, axes = plots.row_figure(len(bars))
-        for position, one in enumerate(bars):
-            axes.barh(
-                position,
-                one.length.value,
-                height=0.32,
-                color=plots.MUTED if one.below else plots.BLUE,
-                hatch="////" if one.far else None,
-                edgecolor="white",
-                linewidth=0,
-            )
-            low, high = one.length.low, one.length.high
-            if low is not None and high is not None:
-                axes.plot([low, high], [position] * 2, color=plots.INK, linewidth=1.6)
-            plots.label_row(axes, position, one.label, one.value)
-        axes.set_xlabel(axis)
-        if about:
-            figure.supxlabel(about, x=0.01, ha="left", fontsize=8, color=plots.MUTED)
-        return figure
+    return Drawing(name, alt, partial(plots.bars, bars, axis, about=about))
 
 
 def _bar(ladder: Ladder, rung: Rung, length: Estimate, value: str) -> Bar:
+    """Grey ahead of the reference, hatched where less exact than it."""
     names = [one.name for one in ladder.rungs]
-    below = names.index(rung.name) < names.index(ladder.reference)
+    ahead = names.index(rung.name) < names.index(ladder.reference)
     label = f"{name_of(rung.name)}{_exactness(ladder, rung, ': ')}"
-    return Bar(label, length, value.rstrip(), below, bool(_exactness(ladder, rung)))
+    colour = plots.MUTED if ahead else plots.BLUE
+    return Bar(label, length, value.rstrip(), colour, bool(_exactness(ladder, rung)))
 
 
 def _where(ladder: Ladder) -> str:

@@ -17,13 +17,10 @@ class Limits:
     panels: int
     models: int
     strips: int
-    markdown_rows: int
 
 
-USUAL = Limits(
-    machines=8, forest=100, sweeps=24, panels=8, models=24, strips=1500, markdown_rows=120
-)
-SPARING = Limits(machines=1, forest=8, sweeps=1, panels=4, models=1, strips=150, markdown_rows=5)
+USUAL = Limits(machines=8, forest=100, sweeps=24, panels=8, models=24, strips=1500)
+SPARING = Limits(machines=1, forest=8, sweeps=1, panels=4, models=1, strips=150)
 
 
 def limits(records: int) -> Limits:

@@ -1,4 +1,4 @@
-"""A machine's answer as page and twin show it: made from summaries and their checks."""
+"""A machine's answer as the page and report.md show it: made from summaries and their checks."""
 
 from __future__ import annotations
 

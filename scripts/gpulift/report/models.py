@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
+from itertools import chain
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gpulift.analysis.over_runs import ModelFigure, RunFigure, over_runs
+from gpulift.analysis.over_runs import ModelFigure, over_runs
 from gpulift.analysis.reference import Published, Reference
+from gpulift.analysis.side_by_side import Fact, figures, per_model, rates, run_figure
 from gpulift.analysis.summary import Summary, Worth
 from gpulift.ground import text
-from gpulift.ground.estimate import Estimate
-from gpulift.records.model import Context, Cost, Record, slug
+from gpulift.records.model import Context, Record, slug
 from gpulift.report import plots
 from gpulift.report.drawing import Drawing
 
-MOST_ROWS = 12  # of a figure and of the Markdown twin; the page's table has all
+MOST_ROWS = 12  # of a figure; the table has all
 NAME_LETTERS = 34
 TEXT_LETTERS = 90
 COMMIT_DIGITS = 12
@@ -42,81 +43,14 @@ class Column:
     gpu: bool
     summaries: tuple[Summary, ...] = field(repr=False)
 
-    @cached_property
-    def cards(self) -> int:
-        """How many cards were measured; those without a hash count as one."""
-        return len({_card(one) for one in self.summaries})
-
     @property
     def counted(self) -> str:
-        """`one card`, `5 cards`, or of a machine without a GPU `one machine`."""
-        return counted_cards(self.cards, self.gpu)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A quantity on one model, and the work of a step."""
-
-    figure: ModelFigure
-    gpu: bool
-    work: Cost | None = None
-
-    @property
-    def value(self) -> Estimate:
-        """With its interval."""
-        return self.figure.value
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        """All that it stands on."""
-        return self.figure.records
-
-    @property
-    def basis(self) -> str:
-        """`12 runs, 9 cards`, `one run, one card`."""
-        runs = f"{len(self.figure.runs)} runs" if self.figure.of_model else self.figure.basis
-        return f"{runs}, {counted_cards(len(self.figure.cards) or 1, self.gpu)}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One arm of a case, or one roof, on each model; None where it was not measured."""
-
-    case_id: str
-    arm: str
-    baseline: str
-    cells: tuple[Cell | None, ...]
-    unit: str = ""  # of a rate; empty for a speedup
-
-    @property
-    def same_work(self) -> bool:
-        """Whether a step was the same work on all models."""
-        works = [cell.work for cell in self.cells if cell and cell.work]
-        amounts = {(work.bytes, work.flops, work.items) for work in works}
-        return len(amounts) < 2
-
-    @cached_property
-    def change(self) -> float | None:
-        """The largest value over the smallest; None where fewer than two models can be compared."""
-        values = [cell.value.value for cell in self.cells if cell]
-        if len(values) < 2 or not self.same_work:
-            return None
-        return max(values) / min(values)
-
-    @property
-    def label(self) -> str:
-        """`mimalloc, one, tokens`."""
-        case = text.case_label(self.case_id, short=True)
-        return ", ".join(part for part in (self.arm, case) if part)
-
-    def shown(self, cell: Cell) -> str:
-        """The value with its interval: of a speedup, or of a rate."""
-        if not self.unit:
-            return text.speedup(cell.value)
-        low, high = cell.value.low, cell.value.high
-        ends = [text.rate(end, self.unit) for end in (low, high) if end is not None]
-        interval = f" [{ends[0]}, {ends[1]}]" if len(ends) == 2 else ""
-        return f"{text.rate(cell.value.value, self.unit)}{interval}"
+        """`one card`, `5 cards`; records do not tell machines without a GPU apart."""
+        if not self.gpu:
+            return "one machine"
+        gpus = (_context(one).gpu for one in self.summaries)
+        cards = len({gpu.card for gpu in gpus if gpu})  # those without a hash count as one
+        return "one card" if cards == 1 else f"{cards} cards"
 
 
 @dataclass(frozen=True)
@@ -140,7 +74,7 @@ class ModelsView:
     title: str
     anchor: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Fact, ...]
     figure: Drawing | None
     differs: tuple[str, ...] = ()
     published: tuple[PublishedRow, ...] = ()
@@ -149,23 +83,6 @@ class ModelsView:
     def ceilings(self) -> bool:
         """Whether the rows are rates of roofs rather than speedups."""
         return self.title == ROOFS
-
-    @property
-    def first_rows(self) -> tuple[Row, ...]:
-        """Those that change most."""
-        return self.rows[:MOST_ROWS]
-
-    @property
-    def said(self) -> str:
-        """What changes most from model to model, in a sentence."""
-        return _said(self.title, self.columns, self.rows)
-
-
-def counted_cards(cards: int, gpu: bool = True) -> str:
-    """`one card`, `5 cards`; records do not tell machines without a GPU apart."""
-    if not gpu:
-        return "one machine"
-    return "one card" if cards == 1 else f"{cards} cards"
 
 
 def views(
@@ -209,62 +126,53 @@ def _context(summary: Summary) -> Context:
     return summary.run.records[0].context
 
 
-def _card(summary: Summary) -> str:
-    gpu = _context(summary).gpu
-    return gpu.card if gpu else ""
-
-
 def _worths(column: Column, technique: str) -> list[tuple[Summary, Worth]]:
     """With the run of each."""
     return [(one, row) for one in column.summaries for row in one.worths_of(technique)]
 
 
-def _technique_rows(columns: Sequence[Column], technique: str) -> list[Row]:
-    found: dict[tuple[str, str, str], list[Cell | None]] = {}
-    for number, column in enumerate(columns):
-        groups: dict[tuple[str, str, str], list[tuple[Summary, Worth]]] = {}
-        for one, row in _worths(column, technique):
-            groups.setdefault((row.case.case_id, row.arm, row.baseline), []).append((one, row))
-        for key, members in groups.items():
-            cells = found.setdefault(key, [None] * len(columns))
-            cells[number] = _speedup_cell(members, column.gpu)
-    return _largest_change_first([Row(*key, tuple(cells)) for key, cells in found.items()])
-
-
-def _speedup_cell(members: Sequence[tuple[Summary, Worth]], gpu: bool) -> Cell:
-    """The figure over all known runs of the model, else over those that are here."""
-    first = members[0][1]
-    runs = [_run_figure(one, row.speedup, row.case.measured) for one, row in members]
-    arm = first.case.first.arm(first.arm)
-    known = [row.of_model for _, row in members if row.of_model]
-    of_model = max(known, key=lambda one: (one.of_model, one.decides), default=None)
-    return Cell(of_model or over_runs(runs), gpu, arm.cost if arm else None)
-
-
-def _run_figure(summary: Summary, value: Estimate, records: tuple[Record, ...]) -> RunFigure:
-    return RunFigure(str(summary.run.folder), _card(summary), value, records)
-
-
-def _roof_rows(columns: Sequence[Column]) -> list[Row]:
-    found: dict[tuple[str, str, str], list[Cell | None]] = {}
-    for number, column in enumerate(columns):
-        groups: dict[tuple[str, str, str], list[RunFigure]] = {}
-        for one in column.summaries:
-            for roof in one.roofs:
-                key = (roof.name, roof.regime, roof.unit)
-                run = _run_figure(one, roof.rate, roof.case.measured)
-                groups.setdefault(key, []).append(run)
-        for key, runs in groups.items():
-            cells = found.setdefault(key, [None] * len(columns))
-            cells[number] = Cell(over_runs(runs), column.gpu)
-    rows = [
-        Row(f"regime:{regime}", name, "", tuple(cells), unit)
-        for (name, regime, unit), cells in found.items()
-    ]
+def _technique_rows(columns: Sequence[Column], technique: str) -> list[Fact]:
+    compared = per_model(
+        [
+            [((row.case.case_id, row.arm, row.baseline), (run, row)) for run, row in each]
+            for each in (_worths(column, technique) for column in columns)
+        ]
+    )
+    rows = []
+    for (case_id, arm, baseline), members in compared.items():
+        cells = tuple(_speedup(each) if each else None for each in members)
+        works = {_work(each[0][1]) for each in members if each} - {None}
+        row = Fact(case_id, "", "", cells, arm=arm, baseline=baseline, same_work=len(works) < 2)
+        rows.append(row)
     return _largest_change_first(rows)
 
 
-def _largest_change_first(rows: Sequence[Row]) -> list[Row]:
+def _work(row: Worth) -> tuple[float, float, float] | None:
+    """Of a step of the arm."""
+    arm = row.case.first.arm(row.arm)
+    cost = arm.cost if arm else None
+    return (cost.bytes, cost.flops, cost.items) if cost else None
+
+
+def _speedup(members: Sequence[tuple[Summary, Worth]]) -> ModelFigure:
+    """Over all known runs of the model, else over those that are here."""
+    known = [row.of_model for _, row in members if row.of_model]
+    of_model = max(known, key=lambda figure: (figure.of_model, figure.decides), default=None)
+    here = (run_figure(run, row.speedup, row.case.measured) for run, row in members)
+    return of_model or over_runs([*here])
+
+
+def _roof_rows(columns: Sequence[Column]) -> list[Fact]:
+    roofs = per_model([chain.from_iterable(map(rates, each.summaries)) for each in columns])
+    return _largest_change_first(
+        [
+            Fact(f"regime:{regime}", "", unit, figures(runs), arm=name)
+            for (name, regime, unit), runs in roofs.items()
+        ]
+    )
+
+
+def _largest_change_first(rows: Sequence[Fact]) -> list[Fact]:
     return sorted(rows, key=lambda row: -(row.change or 0.0))
 
 
@@ -272,7 +180,7 @@ def _view(
     title: str,
     number: int,
     columns: Sequence[Column],
-    rows: Sequence[Row],
+    rows: Sequence[Fact],
     published: tuple[PublishedRow, ...] = (),
 ) -> ModelsView:
     name = f"models-{number}"
@@ -319,28 +227,22 @@ def _published(
 
 def _measured(column: Column | None, subject: str) -> str:
     """The measured rates of that roof: of both regimes, or of the one that the subject names."""
-    if column is None:
-        return ""
-    rates: dict[str, list[RunFigure]] = {}
-    units = {}
-    for one in column.summaries:
-        for roof in one.roofs:
-            if subject in (roof.name, f"roof/{roof.name}/{roof.regime}"):
-                run = _run_figure(one, roof.rate, roof.case.measured)
-                rates.setdefault(roof.regime, []).append(run)
-                units[roof.regime] = roof.unit
+    rows = _roof_rows([column]) if column else []
+    regimes = ((row, row.name.partition(":")[2]) for row in rows)
     return ", ".join(
-        f"{text.rate(over_runs(runs).value.value, units[regime])} {regime}"
-        for regime, runs in rates.items()
+        f"{text.rate(cell.value.value, row.unit)} {regime}"
+        for row, regime in regimes
+        for cell in row.cells
+        if cell and subject in (row.arm, f"roof/{row.arm}/{regime}")
     )
 
 
 # --- Figure and words ---
 
 
-def _figure(columns: Sequence[Column], rows: Sequence[Row]) -> Figure:
+def _figure(columns: Sequence[Column], rows: Sequence[Fact]) -> Figure:
     """A row per case and arm, a marker per model; rates are drawn over that of the first model."""
-    rates = bool(rows[0].unit)
+    of_rates = bool(rows[0].unit)
     with matplotlib.rc_context(plots.STYLE):
         row_in = plots.ROW_IN + MODEL_IN * len(columns)
         height = row_in * len(rows) + 1.0 + 0.2 * len(columns)
@@ -350,18 +252,16 @@ def _figure(columns: Sequence[Column], rows: Sequence[Row]) -> Figure:
         ends = [end for number in range(len(columns)) for end in _draw(axes, columns, number, rows)]
         for position, row in enumerate(rows):
             axes.plot([1, 1], [position - 0.25, position + 0.35], color=plots.MUTED, zorder=0)
-            plots.label_row(axes, position, row.label, f"{row.change:.2f}× apart")
+            plots.label_row(axes, position, _label(row), f"{row.change:.2f}× apart")
         first = plots.short(columns[0].name, NAME_LETTERS)
-        axis = (
-            f"rate over that of {first} (more is better)" if rates else "speedup (above 1: faster)"
-        )
+        axis = f"rate over that of {first} (more is better)" if of_rates else plots.SPEEDUP
         plots.ratio_axis(axes, ends, f"{axis}\n{LEVEL}")
         figure.legend(loc="outside upper left", fontsize=9)
         return figure
 
 
 def _draw(
-    axes: Axes, columns: Sequence[Column], number: int, rows: Sequence[Row]
+    axes: Axes, columns: Sequence[Column], number: int, rows: Sequence[Fact]
 ) -> Iterator[float]:
     """Values and intervals of one model; yields what the axis has to hold."""
     column = columns[number]
@@ -382,11 +282,17 @@ def _draw(
         yield from (end for end in (one.low, one.value, one.high) if end)
 
 
-def _first(row: Row) -> float:
+def _label(row: Fact) -> str:
+    """`mimalloc, one, tokens`."""
+    case = text.case_label(row.name, short=True)
+    return ", ".join(part for part in (row.arm, case) if part)
+
+
+def _first(row: Fact) -> float:
     return next(cell.value.value for cell in row.cells if cell)
 
 
-def _said(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> str:
+def _said(title: str, columns: Sequence[Column], rows: Sequence[Fact]) -> str:
     names = ", ".join(f"{plots.short(one.name, NAME_LETTERS)} ({one.counted})" for one in columns)
     head = f"{plots.short(title, NAME_LETTERS)} on {names}."
     both = [row for row in rows if row.change is not None]
@@ -399,9 +305,9 @@ def _said(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> str:
         for column, cell in zip(columns, most.cells, strict=True)
         if cell
     )
-    label = plots.short(most.label, TEXT_LETTERS)
+    label = plots.short(_label(most), TEXT_LETTERS)
     said = f"{head} Changes most: {label}, {values}."
     if least is not most:
         changed = f"{least.change:.2f}×"
-        said += f" Changes least: {plots.short(least.label, TEXT_LETTERS)}, {changed} apart."
+        said += f" Changes least: {plots.short(_label(least), TEXT_LETTERS)}, {changed} apart."
     return said

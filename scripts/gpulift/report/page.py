@@ -1,4 +1,4 @@
-"""The report: its HTML pages, the Markdown twin and the figures as files."""
+"""The report: its HTML pages, the answer in Markdown and the figures as files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from gpulift.report import (
     scaling,
     site,
     topology,
-    twin,
 )
 from gpulift.report.changes import Change
 from gpulift.report.drawing import Drawing
@@ -34,6 +33,7 @@ from gpulift.report.settings import settings
 from gpulift.report.site import FRONT
 from gpulift.report.technique_views import technique_views
 
+MOST_LETTERS = 60_000  # of Markdown; GitHub takes 65,536 in a comment
 NO_FILES: Mapping[Path, str] = {}
 NO_TABLES: Mapping[str, bytes] = {}
 
@@ -164,8 +164,16 @@ def contents_of(
 
 
 def markdown(contents: Contents, drawn: Mapping[str, figures.Figure]) -> str:
-    """The Markdown twin, which names the figures that were drawn."""
-    return twin.fit(render.twin_parts(contents.of(drawn)))
+    """The answer and the verdicts, which name figures that were drawn; a comment may hold them."""
+    return cut(render.markdown(contents.of(drawn), "report.md.j2"))
+
+
+def cut(text: str, most: int = MOST_LETTERS) -> str:
+    """The first lines of a text that is too long, and how many more there are."""
+    if len(text) <= most:
+        return text
+    kept = text[:most].rpartition("\n")[0]
+    return f"{kept}\n\n*{text.count(chr(10), len(kept) + 1)} more lines: see the page.*\n"
 
 
 def _title(summaries: Sequence[Summary], changes: Sequence[Change]) -> str:

@@ -33,6 +33,7 @@ BESIDE_LETTERS = 74
 LABEL_OVER = 0.3  # of a label over its marks, in rows
 TITLE_LETTERS = 66
 ROW_IN = 0.42
+BAR = 0.32  # of a row
 MOST_LINES = 4  # of text below a label, as of hostile names
 BESIDE_IN, LINE_IN = 0.22, 0.16  # more height where rows have such a line, and for each more
 OVER_MARKS_IN, OVER_LINE_IN = 0.154, 0.198  # of the last line of text, and of the label over that
@@ -40,6 +41,7 @@ VALUE_ROOM = 1.2  # of an axis whose line must not cross the values on the right
 DODGE = 1.06  # of sizes on a log axis, between kinds of rows
 FACTORS = (2.0, 4.0, 10.0, 100.0, 1e4)  # between the ticks of a wide axis of ratios
 MOST_TICKS = 7
+SPEEDUP = "speedup (above 1: faster)"
 SPEEDUP_AXIS = "speedup with its 95 % interval (above 1: faster)"
 INK = "#1a1a1b"
 MUTED = "#6b6b6c"
@@ -149,66 +151,77 @@ def forest(rows: Sequence[ForestRow], axis: str) -> Figure:
 
 
 @dataclass(frozen=True)
-class RateRow:
-    """A rate: of what, how large, and as text."""
+class Bar:
+    """A row of bars: of what, how long it is, that as text, and how it looks."""
 
     label: str
     estimate: Estimate
     value: str
+    colour: str = BLUE
+    hatched: bool = False
 
 
-def rates(
-    rows: Sequence[RateRow], axis: str, line: tuple[float, str] | None = None, log: bool = False
+def bars(
+    rows: Sequence[Bar],
+    axis: str,
+    *,
+    line: tuple[float, str] | None = None,
+    most: float = 0.0,
+    full: bool = False,
+    log: bool = False,
+    about: str = "",
 ) -> Figure:
-    """A rate a row with its interval: bars from 0, beside them a line that is named, or marks on a
-    log axis of bytes."""
+    """Bars from 0 with their intervals on an axis that reaches to `most` at least, in front of
+    `full` ones; beside them a line that is named, below them what they are about. On a log axis,
+    of bytes, they are marks."""
     with matplotlib.rc_context(STYLE):
         figure, axes = row_figure(len(rows))
+        ends = [0.0, most]
         for position, row in enumerate(rows):
-            low, high = row.estimate.low, row.estimate.high
-            if not log:
-                axes.barh(position, row.estimate.value, height=0.32, color=BLUE, linewidth=0)
+            value, low, high = row.estimate.value, row.estimate.low, row.estimate.high
+            if full:
+                axes.barh(position, most, height=BAR, color=GRID)
+            if log:
+                axes.plot(value, position, "o", color=BLUE, markersize=6)
             else:
-                axes.plot(row.estimate.value, position, "o", color=BLUE, markersize=6)
+                hatch = "////" if row.hatched else None
+                style: Any = {"color": row.colour, "hatch": hatch, "edgecolor": "white"}
+                axes.barh(position, value, height=BAR, linewidth=0, **style)
             if low is not None and high is not None:
-                axes.plot([low, high], [position] * 2, color=INK if line else BLUE, linewidth=1.6)
+                axes.plot([low, high], [position] * 2, color=BLUE if log else INK, linewidth=1.6)
+            ends += [end for end in (value, low, high) if end is not None]
             label_row(axes, position, row.label, row.value)
         if line:
             axes.axvline(line[0], color=INK, linewidth=1.4, linestyle="--", label=line[1])
-            axes.set_xlim(0, VALUE_ROOM * max(line[0], *(row.estimate.value for row in rows)))
+            ends = [0.0, VALUE_ROOM * max(line[0], *(row.estimate.value for row in rows))]
             figure.legend(loc="outside upper left", fontsize=9)
         if log:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.rate(value, "B/s")))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: text.rate(at, "B/s")))
             axes.grid(visible=True, axis="x", linewidth=0.6)
-        axes.set_xlabel(f"{axis}\n{launches(row.estimate for row in rows)}")
+        else:
+            axes.set_xlim(1.05 * min(ends), 1.05 * max(ends))
+        if min(ends) < 0:
+            axes.axvline(0, color=INK, linewidth=1.0)
+        axes.set_xlabel(axis)
+        if about:
+            figure.supxlabel(about, x=0.01, ha="left", fontsize=8, color=MUTED)
         return figure
 
 
 def roof_bars(known: Sequence[Roof]) -> Figure:
     """Measured ceilings as fractions of the datasheet, whose figures must be known."""
-    with matplotlib.rc_context(STYLE):
-        figure, axes = row_figure(len(known))
-        for position, roof in enumerate(known):
-            share = 100 * (roof.fraction or 0.0)
-            sustained = roof.regime == "sustained"
-            axes.barh(position, 100, height=0.32, color=GRID)
-            axes.barh(
-                position,
-                share,
-                height=0.32,
-                color=ORANGE if sustained else BLUE,
-                hatch="////" if sustained else None,
-                edgecolor="white",
-                linewidth=0,
-            )
-            rate = text.rate(roof.rate.value, roof.unit)
-            label_row(axes, position, f"{roof.name}, {roof.regime}", f"{rate}, {share:.1f} %")
-        axes.set_xlim(0, max(100.0, *(100 * (roof.fraction or 0) for roof in known)))
-        counted = launches(roof.rate for roof in known)
-        axes.set_xlabel(f"measured, % of the datasheet (full bar; more is better)\n{counted}")
-        return figure
+    rows = []
+    for roof in known:
+        share = 100 * (roof.fraction or 0.0)
+        colour = ORANGE if roof.regime == "sustained" else BLUE
+        value = f"{text.rate(roof.rate.value, roof.unit)}, {share:.1f} %"
+        label = f"{roof.name}, {roof.regime}"
+        rows.append(Bar(label, Estimate(share), value, colour, hatched=colour == ORANGE))
+    counted = launches(roof.rate for roof in known)
+    axis = f"measured, % of the datasheet (full bar; more is better)\n{counted}"
+    return bars(rows, axis, most=100.0, full=True)
 
 
 def detection(lines: Sequence[Detection]) -> Figure:
@@ -250,10 +263,10 @@ def detection(lines: Sequence[Detection]) -> Figure:
         return figure
 
 
-def sweep(rows: Sequence[Worth]) -> Figure:
-    """Speedup along a numeric axis of the cases, a panel for each value of the other axes."""
-    axis = sweep_axis(rows)
-    assert axis is not None, "sweep_axis says whether there is one"
+def sweep(rows: Sequence[Worth], axis: str = "", *, scaling: bool = False) -> Figure:
+    """Speedup along a numeric axis of the cases, a panel for each value of the other axes; of
+    `scaling` in items a second, beside a line of perfect scaling from 1 on."""
+    axis = axis or sweep_axis(rows) or ""
     rows = [row for row in rows if _along(row, axis) is not None]
     panels: dict[str, list[Worth]] = {}
     for row in rows:
@@ -267,14 +280,16 @@ def sweep(rows: Sequence[Worth]) -> Figure:
         grid = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)
         for axes, (title, members) in zip(grid[:, 0], panels.items(), strict=True):
             _sweep_panel(axes, members, axis, arms)
+            if scaling:
+                ends = [1.0, max(_along(row, axis) or 1.0 for row in rows)]
+                axes.plot(ends, ends, "--", color=INK, linewidth=1, label="perfect")
             axes.set_title(short(title, TITLE_LETTERS), fontsize=10, loc="left")
         grid[-1, 0].set_xlabel(f"{short(axis, TITLE_LETTERS)} (log scale)")
-        figure.supylabel("speedup (above 1: faster)", fontsize=10)
+        figure.supylabel("items/s, over one GPU" if scaling else SPEEDUP, fontsize=10)
         level = f"bars: 95 % intervals, {launches(row.speedup for row in rows)}"
         figure.supxlabel(level, fontsize=9, color=MUTED)
         _speedup_ticks(grid[0, 0])
-        handles, labels = legend(list(grid[:, 0]))
-        figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
+        figure.legend(*legend(list(grid[:, 0])), loc="outside upper left", ncols=3, fontsize=9)
         return figure
 
 

@@ -1,4 +1,4 @@
-"""The page and its Markdown twin from the same values, each with its own way of escaping."""
+"""The page and its answer in Markdown from the same values, each with its own escaping."""
 
 from __future__ import annotations
 
@@ -24,23 +24,6 @@ from gpulift.report.claimed import CLAIM_STYLES
 from gpulift.verdicts import decision
 
 SCRIPT, STYLE = "report.js", "report.css"
-PARTS = {
-    "answer": "the answer",
-    "verdicts": "verdicts on changes",
-    "roofs": "the roofs",
-    "topology": "the links between GPUs",
-    "techniques": "the techniques",
-    "claims": "the claims",
-    "models": "the models side by side",
-    "scaling": "what several GPUs are worth",
-    "feeding": "how training is fed",
-    "missing": "what was not measured",
-    "conditions": "the conditions",
-    "certificates": "how often the verdict is wrong",
-    "errata": "the known errors",
-    "records": "the records",
-}
-WHERE_THERE_ARE = ("models", "topology")
 
 
 def page(values: Mapping[str, Any], template: str = "report.html.j2") -> str:
@@ -57,16 +40,6 @@ def markdown(values: Mapping[str, Any], template: str) -> str:
     return _environment(html=False).get_template(template).render(values)
 
 
-def twin_parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Titles and texts of the Markdown twin's parts, in order."""
-    environment = _environment(html=False)
-    return [
-        (title, environment.get_template(f"{name}.md.j2").render(values))
-        for name, title in PARTS.items()
-        if name not in WHERE_THERE_ARE or values[name]
-    ]
-
-
 @pass_context
 def _runs(context: Context, records: Sequence[Record]) -> Markup:
     return technique_views.runs(records, context["doubts"])
@@ -80,7 +53,7 @@ def _errors(context: Context, records: Sequence[Record]) -> Markup:
 
 @pass_context
 def _error_names(context: Context, records: Sequence[Record]) -> str:
-    """` E1 E3`, for the twin."""
+    """` E1 E3`, for Markdown."""
     return "".join(f" E{number}" for number in context["doubts"].errors(records))
 
 

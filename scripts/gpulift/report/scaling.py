@@ -7,18 +7,12 @@ many; exposed communication is of arms that tell how long their step is without 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from statistics import median
-
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from gpulift.analysis import arms
 from gpulift.analysis.arms import EXPOSED_S, WITHOUT_S, tells
@@ -30,18 +24,12 @@ from gpulift.records.model import Arm
 from gpulift.report import escaping, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.machine_views import MachineView
-from gpulift.report.plots import RateRow
+from gpulift.report.plots import Bar
 from gpulift.verdicts.cases import Case
 
 GPUS = "gpus"
 MOST_PANELS = 8
 MOST_ROWS = 32
-COLUMNS = 2
-TITLE_LETTERS = 25
-PANEL_IN = 1.75
-ROOM_IN = 0.65  # beside the last point, for its value
-NEXT = 0.09  # of a panel's height: what a value takes
-LEAST = 0.25  # of the baseline: a marker below stands at the edge, so that others keep apart
 
 
 def drawings(machines: Sequence[MachineView]) -> list[Drawing]:
@@ -77,7 +65,9 @@ def _scaling(view: MachineView) -> Iterator[Drawing]:
         baseline = escaping.brief(next(iter(shown.values()))[0].baseline)
         alt = f"{_where(technique, view)}, items a second against {baseline} by GPUs: {said}."
         alt += _left_out(len(panels) - len(shown), "panel")
-        yield Drawing(f"scaling-{view.number}-{number}", alt, partial(draw_scaling, shown))
+        rows = [row for members in shown.values() for row in members]
+        draw = partial(plots.sweep, rows, GPUS, scaling=True)
+        yield Drawing(f"scaling-{view.number}-{number}", alt, draw)
 
 
 def _in_order(view: MachineView) -> list[Worth]:
@@ -120,83 +110,6 @@ def _by_arm(rows: Iterable[Worth]) -> dict[str, list[Worth]]:
     return found
 
 
-def draw_scaling(panels: Mapping[str, Sequence[Worth]]) -> Figure:
-    """Gains by the number of GPUs on log axes, each arm from the baseline at 1 on, beside a line
-    of perfect scaling."""
-    rows = [row for members in panels.values() for row in members]
-    arms = list(_by_arm(rows))
-    counts = sorted({1, *map(_ranks, rows)})
-    columns = min(len(panels), COLUMNS)
-    lines = math.ceil(len(panels) / columns)
-    with matplotlib.rc_context(plots.STYLE):
-        panel_in = PANEL_IN if len(panels) > 1 else 1.3 * PANEL_IN
-        height = 0.4 + panel_in * lines + 0.2 * math.ceil((len(arms) + 2) / 3)
-        figure = Figure(figsize=(plots.WIDTH_IN, height), layout="constrained")
-        grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten()
-        _scaling_axes(grid[0], counts, rows, columns)
-        for axes, (title, members) in zip(grid, panels.items(), strict=False):
-            ends = [1, counts[-1]]
-            axes.plot(ends, ends, "--", color=plots.INK, linewidth=1, zorder=3, label="perfect")
-            axes.plot(1, 1, "o", color=plots.INK, label=plots.short(rows[0].baseline, 20))
-            _scaling_panel(axes, _by_arm(members), arms)
-            axes.set_title(plots.short(title, TITLE_LETTERS), fontsize=10, loc="left")
-            axes.tick_params(labelbottom=True)
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
-        figure.supylabel("items/s against one GPU", fontsize=10)
-        level = (
-            f"number of GPUs; bars: 95 % intervals, {plots.launches(row.speedup for row in rows)}"
-        )
-        figure.supxlabel(level, fontsize=9, color=plots.MUTED)
-        handles, labels = plots.legend(list(grid[: len(panels)]))
-        figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
-        return figure
-
-
-def _scaling_axes(axes: Axes, counts: Sequence[int], rows: Sequence[Worth], columns: int) -> None:
-    """Of all panels, which share them: ticks at the numbers of GPUs that are there."""
-    gains = [row.speedup.value for row in rows]
-    room = ROOM_IN * columns / (plots.WIDTH_IN - 1)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    axes.set_xlim(counts[-1] ** -0.1, counts[-1] ** (1 / (1 - room)))
-    axes.set_ylim(max(LEAST, min(1, *gains)) / 1.2, max(counts[-1], *gains) * 1.3)
-    axes.xaxis.set_major_locator(FixedLocator(counts, nbins=plots.MOST_TICKS))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(base=2, numticks=plots.MOST_TICKS))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}×"))
-    for one in (axes.xaxis, axes.yaxis):
-        one.set_minor_locator(NullLocator())
-
-
-def _scaling_panel(axes: Axes, found: Mapping[str, Sequence[Worth]], arms: Sequence[str]) -> None:
-    axes.grid(visible=True, linewidth=0.6)
-    for number, arm in enumerate(arms):
-        points = [(float(_ranks(row)), _at_edge(row.speedup)) for row in found.get(arm, ())]
-        if points:
-            at, gain = points[0]
-            axes.plot([1, at], [1, gain.value], **plots.line_of(number))
-            plots.points(axes, points, number, arm)
-    low, high = axes.get_ylim()
-    place = 0.0
-    for row in sorted((rows[-1] for rows in found.values()), key=lambda row: row.speedup.value):
-        drawn = _at_edge(row.speedup).value
-        place = max(place * (high / low) ** NEXT, drawn)
-        below = "↓ " if row.speedup.value < drawn else ""
-        axes.annotate(
-            f"{below}{text.ratio(row.speedup.value)}",
-            (_ranks(row), place),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-        )
-
-
-def _at_edge(gain: Estimate) -> Estimate:
-    return Estimate(LEAST) if gain.value < LEAST else gain
-
-
 @dataclass(frozen=True)
 class _Exposed:
     """What of an arm's steps nothing hides, over its launches."""
@@ -212,12 +125,12 @@ class _Exposed:
         return f"{seconds}, {text.percent(median(self.shares))}"
 
     @property
-    def row(self) -> RateRow:
+    def row(self) -> Bar:
         """In percent, from the lowest launch to the highest where there are several."""
         count = len(self.shares)
         low, high = (min(self.shares), max(self.shares)) if count > 1 else (None, None)
         estimate = Estimate(median(self.shares), low, high, count).scaled(100)
-        return RateRow(self.label, estimate, self.words)
+        return Bar(self.label, estimate, self.words)
 
 
 def _exposed(view: MachineView) -> Iterator[Drawing]:
@@ -242,7 +155,8 @@ def _exposed(view: MachineView) -> Iterator[Drawing]:
         alt += _left_out(len(every) - len(shown), "arm")
         if withheld[technique]:
             alt += f" Withheld of {withheld[technique]} more, whose parts miss the timed step."
-        draw = partial(draw_exposed, [one.row for one in shown])
+        rows = [one.row for one in shown]
+        draw = partial(plots.bars, rows, _exposed_axis(rows), most=1.0)
         yield Drawing(f"exposed-{view.number}-{number}", alt, draw)
 
 
@@ -262,26 +176,12 @@ def _share(arm: Arm) -> float:
     return exposed_s / (exposed_s + arm.metrics[WITHOUT_S])
 
 
-def draw_exposed(rows: Sequence[RateRow]) -> Figure:
-    """Shares as bars from 0 and lines from the lowest launch to the highest; below 0 the step took
-    less with the exchange."""
-    with matplotlib.rc_context(plots.STYLE):
-        figure, axes = plots.row_figure(len(rows))
-        for position, row in enumerate(rows):
-            axes.plot([0, 0], [position - 0.16, position + 0.16], color=plots.INK, linewidth=1.6)
-            axes.barh(position, row.estimate.value, height=0.32, color=plots.BLUE, linewidth=0)
-            low, high = row.estimate.low, row.estimate.high
-            if low is not None and high is not None:
-                axes.plot([low, high], [position] * 2, color=plots.INK, linewidth=1.6)
-            plots.label_row(axes, position, row.label, row.value)
-        ends = [end for one in rows for end in (one.estimate.low, one.estimate.high)]
-        values = [*(row.estimate.value for row in rows), *(end for end in ends if end is not None)]
-        axes.set_xlim(1.02 * min(0.0, *values), 1.02 * max(1.0, *values))
-        counted = plots.launches(row.estimate for row in rows)
-        if any(row.estimate.launches > 1 for row in rows):
-            counted = f"bars: median, lines: lowest to highest launch, {counted}"
-        axes.set_xlabel(f"exposed communication, % of the step (less is better)\n{counted}")
-        return figure
+def _exposed_axis(rows: Sequence[Bar]) -> str:
+    """Below 0 the step took less with the exchange."""
+    counted = plots.launches(row.estimate for row in rows)
+    if any(row.estimate.launches > 1 for row in rows):
+        counted = f"bars: median, lines: lowest to highest launch, {counted}"
+    return f"exposed communication, % of the step (less is better)\n{counted}"
 
 
 def _left_out(count: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Techniques, machine by machine, and the cells of their rows, as page and twin show them."""
+"""Techniques, machine by machine, and the cells of their rows, as pages show them."""
 
 from __future__ import annotations
 

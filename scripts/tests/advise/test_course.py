@@ -266,11 +266,10 @@ def test_a_script_that_raises_in_an_arm(forks: Forks, tmp_path: Path) -> None:
     assert ended.said.failed == (Failed("ValueError", "foreach"),)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_given_back_at_exit_is(tmp_path: Path, workers: int) -> None:
+def test_what_is_given_back_at_exit_is(tmp_path: Path) -> None:
     """Also where a loader's processes are ended meanwhile, of which torch would raise an error."""
     lock = tmp_path / "lock"
     takes = f"lock = {str(lock)!r}; open(lock, 'x'); atexit.register(os.unlink, lock)"
-    text = f"import torch\nimport atexit, os\n{takes}\n{training(EPOCHS * 100, workers=workers)}"
+    text = f"import torch\nimport atexit, os\n{takes}\n{training(EPOCHS * 100, workers=1)}"
     require_no_failure(scripts.run(tmp_path, text, "turn"))
     assert not lock.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,75 +61,28 @@ def test_money_is_time_times_price_and_joules_are_the_records(root: Path, capfd:
     assert len(arm["records"]) == 3
 
 
-def test_without_a_price_there_is_no_money(root: Path, capfd: SHOWN) -> None:
-    folder = training(root / "results")
-    assert [one["usd"] for one in as_json(capfd, str(folder))] == [None, None]
-    assert cli.main(["cost", str(folder)]) == OK
-    shown = capfd.readouterr().out
-    header = next(line for line in shown.splitlines() if line.startswith("technique"))
-    assert "USD" not in header
-    assert "No USD without a price: --usd-per-hour PRICE gives one." in shown
-
-
-def test_the_table_has_speedup_money_and_why_joules_are_missing(root: Path, capfd: SHOWN) -> None:
-    training(root / "results")
-    assert cli.main(["cost", "--usd-per-hour", "3.6"]) == OK
-    title, header, first, second, *rest = capfd.readouterr().out.splitlines()
-    assert title == "What does training cost on NVIDIA H200 (nvidia-h200)?"
-    assert header.split() == [
-        *("technique", "case", "arm", "of", "a", "speedup", "time", "USD"),
-        *("joules", "of", "its", "cards"),
-    ]
-    assert "fp32 (baseline)" in first
-    assert "billion tokens" in first
-    assert "55.6 h" in first
-    assert "200 [" in first
-    assert re.search(r"2\.000× \[.*\] ●●○ ", second)
-    assert second.endswith("–")
-    assert f"– joules of 2 arms: {costing.UNRESOLVED}." in rest
-
-
-def test_what_waits_for_the_host_comes_last_and_says_so(root: Path, capfd: SHOWN) -> None:
-    folder = training(root / "results")
+def test_what_is_shown_with_prices_and_without(root: Path, transcript: Callable[..., None]) -> None:
+    """Of two models, one of which has a step that waits for the host, and a building block."""
+    folder = training(root / "results", power_w=700.0)
+    training(root / "results", H100, speed=0.5)
     waits = [
         sample.arm("eager", 1e-6, cost=TOKENS, held=False),
         sample.arm("graph", 5e-7, cost=TOKENS, held=False),
     ]
+    block = [sample.arm("math", 2e-3, cost=TOKENS), sample.arm("flash", 1e-3, cost=TOKENS)]
+    copies = [sample.arm("pageable", 2e-3, cost={"items": 2.0, "item": "copy"})]
     sample.write(folder, sample.launches(2, "a/first", {"model": "gpt2"}, waits))
-    found = as_json(capfd, str(folder))
-    assert [one["technique"] for one in found] == [*["precision/mixed"] * 2, *["a/first"] * 2]
-    assert [one["bound"] for one in found] == ["device", "device", "host 1.00", "host 2.00"]
-    assert ["bound by the host" in one["evidence"] for one in found] == [
-        *(False, False, False),
-        True,
-    ]
-    assert cli.main(["cost", str(folder)]) == OK
-    assert "host-bound: graph 2.00; eager 1.00" in capfd.readouterr().out
-
-
-def test_models_stand_side_by_side_each_with_its_price(root: Path, capfd: SHOWN) -> None:
-    training(root / "results", power_w=700.0)
-    training(root / "results", H100, speed=0.5, power_w=700.0)
-    prices = ("--usd-per-hour", "h200=7.2", "--usd-per-hour", "1.8")
-    assert cli.main(["cost", *prices]) == OK
-    shown = capfd.readouterr().out
-    beside = shown.partition("Models side by side: USD\n")[2].splitlines()
-    assert beside[0].split()[-2:] == ["nvidia-h100", "nvidia-h200"]
-    assert [one.split()[2] for one in beside[1:3]] == ["fp32", "bf16"]
-    row = beside[1].split("tokens")[1]
-    assert row.count("200 [") == 1  # 400,000 s at 1.80 USD an hour
-    assert row.count("400 [") == 1  # 200,000 s at 7.20
-
-
-def test_without_a_price_of_each_models_stand_side_by_side_in_time(
-    root: Path, capfd: SHOWN
-) -> None:
-    training(root / "results")
-    training(root / "results", H100)
-    assert cli.main(["cost", "--usd-per-hour", "h200=7.2"]) == OK
-    shown = capfd.readouterr().out
-    assert "Models side by side: time\n" in shown
-    assert "No USD without a price: none was given for nvidia-h100." in shown
+    sample.write(folder, sample.launches(2, "attention/kernels", {"tokens": 1}, block))
+    sample.write(folder, sample.launches(2, "transfer/copies", {"bytes": 1}, copies))
+    transcript(
+        "cost",
+        "cost --usd-per-hour h200=7.2",
+        "cost --usd-per-hour h200=7.2 --usd-per-hour 1.8",
+        "cost --all --filter attention/",
+        "cost --filter attention/",
+        "cost --filter transfer/ --all",
+        "cost --filter optimizer/",
+    )
 
 
 def test_an_arm_on_several_gpus_costs_them_all_and_one_beside_idle_gpus_has_no_joules(
@@ -158,27 +112,6 @@ def test_a_machine_without_a_gpu_has_a_price_and_no_joules(root: Path, capfd: SH
     assert arm["why_no_joules"] == costing.NO_CARD
 
 
-def test_what_counts_no_samples_has_no_cost(root: Path, capfd: SHOWN) -> None:
-    copies = [sample.arm("pageable", 2e-3, cost={"items": 2.0, "item": "copy"})]
-    sample.write(
-        root / "results" / "nvidia-h200" / "2026-11-21-abc1234",
-        sample.launches(2, "transfer/copies", {"bytes": 1}, copies),
-    )
-    assert cli.main(["cost"]) == USAGE
-    assert "no record of a whole training step counts images" in capfd.readouterr().err
-    training(root / "results")
-    assert {one["technique"] for one in as_json(capfd)} == {"precision/mixed"}
-
-
-def test_building_blocks_are_left_out_unless_all_are_asked_for(root: Path, capfd: SHOWN) -> None:
-    folder = training(root / "results")
-    block = [sample.arm("math", 2e-3, cost=TOKENS), sample.arm("flash", 1e-3, cost=TOKENS)]
-    sample.write(folder, sample.launches(2, "attention/kernels", {"tokens": 1}, block))
-    assert {one["technique"] for one in as_json(capfd)} == {"precision/mixed"}
-    every = {one["technique"] for one in as_json(capfd, "--all")}
-    assert every == {"precision/mixed", "attention/kernels"}
-
-
 def test_a_speedup_that_an_erratum_withholds_is_not_shown(root: Path, capfd: SHOWN) -> None:
     training(root / "results")
     cells = "".join(f'{key} = "it is wrong"\n' for key in TEXTS)
@@ -191,21 +124,14 @@ def test_a_speedup_that_an_erratum_withholds_is_not_shown(root: Path, capfd: SHO
     assert "2.000×" not in shown
 
 
-def test_a_filter_selects_cases(root: Path, capfd: SHOWN) -> None:
-    training(root / "results")
-    assert cli.main(["cost", "--filter", "optimizer/"]) == USAGE
-    assert "no case of the records matches" in capfd.readouterr().err
-
-
 def test_a_report_has_money_where_a_price_is_given(root: Path, tmp_path: Path) -> None:
     folders = [str(training(root / "results")), str(training(root / "results", H100, speed=0.5))]
     out = tmp_path / "report"
     assert cli.main(["report", *folders, "--out", str(out), "--usd-per-hour", "3.6"]) == OK
-    page, twin = written(out), (out / "report.md").read_text("utf-8")
+    page, answer = written(out), (out / "report.md").read_text("utf-8")
     assert re.search(r'class="c16"><span>1\d+ / [12]\d+<br>per billion tokens</span>', page)
     assert re.search(r"<br>1\d+ USD per billion tokens</span>", page)
-    assert re.search(r"\| 1\d+ / [12]\d+ per billion tokens \|", twin)
-    assert re.search(r"card, 1\d+ USD per billion tokens \|", twin)
+    assert "USD" in answer
     assert cli.main(["report", *folders, "--out", str(out)]) == OK
     assert "USD" not in (out / "report.md").read_text("utf-8")
     wrong = ["report", *folders, "--out", str(out), "--usd-per-hour", "b200=1"]

@@ -17,7 +17,7 @@ from gpulift.analysis.choice import NOTHING_KNOWN, Choice
 from gpulift.analysis.claims import judge
 from gpulift.analysis.ledger import read_ledger
 from gpulift.analysis.model_records import files_at, records_beside, records_of_models
-from gpulift.analysis.models import as_model, with_models
+from gpulift.analysis.models import with_models
 from gpulift.analysis.over_runs import (
     UNTOLD_FILES,
     UNTOLD_KERNELS,
@@ -208,7 +208,6 @@ def test_a_run_of_other_work_has_no_figure_of_the_model_beside_it() -> None:
         (made,) = with_models([summarise(Run(mine[0].file.parent, tuple(mine)))], same)
         assert shown in made.worths[0].on_model
         assert bool(made.worths[0].on_model) == bool(shown)
-        assert as_model(made).worths[0].speedup.launches == (12 if shown else 3)
 
 
 def test_records_that_are_there_twice_count_once() -> None:
@@ -330,10 +329,10 @@ def test_the_models_side_by_side_agree_with_the_report() -> None:
     known = figures()
     for technique in {technique for technique, *_ in known}:
         for row in models._technique_rows([column], technique):
-            mine = known.get((technique, row.case_id, row.arm, row.baseline))
+            mine = known.get((technique, row.name, row.arm, row.baseline))
             if mine is not None:
                 assert row.cells[0] is not None
-                assert row.cells[0].figure in mine
+                assert row.cells[0] in mine
 
 
 def test_cite_agrees_with_the_report() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gpulift import cli
 from gpulift.analysis import misses
 from gpulift.analysis.prediction_ledger import COLUMNS, FILE, Line, append
-from gpulift.ground.errors import OK, USAGE
+from gpulift.ground.errors import OK
 from tests import sample
 
 pytestmark = pytest.mark.world
@@ -41,29 +42,11 @@ def records(root: Path) -> Path:
 
 
 @pytest.mark.usefixtures("results")
-def test_it_lists_misses_with_their_reason_and_counts_all(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert cli.main(["predictions", "--wide"]) == OK
-    shown = capfd.readouterr().out
-    (row,) = [line for line in shown.splitlines() if "nvidia-h200" in line]
-    assert "3.80 to 4.20×" in row
-    assert "1.90 times" in row
-    assert "transfer/pinned_copy: reckoned: It waits." in shown
-    assert "1 held, 1 missed, 1 revised, 2 not yet measured" in shown
-    assert "held / (held + missed): 50 % (1 of 2); 0 % (0 of 1) of those" in shown
-    assert "beyond 1.3 times: 1 reckoned" in shown
-
-
-def test_all_are_those_that_were_held_too(results: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["predictions", "--all", "--wide", str(results)]) == OK
-    shown = capfd.readouterr().out
-    assert "1.90 ms to 2.10 ms" in shown
-    assert [line.split()[-1] for line in shown.splitlines() if "nvidia-h200" in line] == [
-        "missed",
-        "held",
-        "revised",
-    ]
+def test_what_is_shown(transcript: Callable[..., None]) -> None:
+    """Misses with their reason, all, those of a filter, what was not measured, and nothing."""
+    filters = ("pageable$", "pinned$", "transfer/managed", "transfer/none")
+    each = (f"predictions --filter {filter}" for filter in filters)
+    transcript("predictions --wide", "predictions --all --wide", *each)
 
 
 @pytest.mark.usefixtures("results")
@@ -78,29 +61,3 @@ def test_json_has_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     assert (met["of"], met["answer"], met["beyond"]) == ("step_time_s", "held", 1)
     assert (met["remark"], met["reason"]) == ("in words", "")
     assert (revised["answer"], revised["missed"]) == ("revised", False)
-
-
-@pytest.mark.usefixtures("results")
-def test_a_filter_selects_answers_and_what_was_not_measured(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert cli.main(["predictions", "--filter", "pageable$"]) == OK
-    assert "1 held, 0 missed, 0 revised, 0 not yet measured" in capfd.readouterr().out
-    assert cli.main(["predictions", "--filter", "pinned$"]) == OK
-    assert "0 held, 1 missed, 1 revised, 1 not yet measured" in capfd.readouterr().out
-
-
-@pytest.mark.usefixtures("results")
-def test_what_was_predicted_and_not_measured_is_counted(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert cli.main(["predictions", "--filter", "transfer/managed"]) == OK
-    shown = capfd.readouterr().out
-    assert "0 held, 0 missed, 0 revised, 1 not yet measured" in shown
-    assert "held / (held + missed): none" in shown
-
-
-@pytest.mark.usefixtures("results")
-def test_without_predictions_it_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["predictions", "--filter", "transfer/none"]) == USAGE
-    assert "no technique predicts a number" in capfd.readouterr().err

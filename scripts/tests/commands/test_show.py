@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,47 +48,91 @@ def show(folder: Path, *arguments: str) -> int:
     return cli.main(["show", *arguments, "--results", str(folder)])
 
 
-@pytest.mark.parametrize(("known", "words"), [(True, "none seen"), (False, "not read")])
-def test_throttling_that_was_not_read_is_not_shown_as_none(known: bool, words: str) -> None:
-    raw = pinned()
+def of_energies() -> Json:
+    """Arms that tell their CPU time and their energy, the second in some of its windows alone."""
+    how = {"clock": "host", "cpu_cores": 1.5}
+    watts = {"slow": 100, "fast": 400, "hot": 400}
+    arms = [sample.arm(name, 1e-3, power_w=power_w, **how) for name, power_w in watts.items()]
+    raw = sample.record("a/b", {"n": 1}, arms)
+    windows = raw["arms"][1]["windows"]
+    windows["energy_j"] = [None] * (len(windows["host_s"]) - 3) + [0.1, 0.2, 0.9]
+    return raw
+
+
+def of_metrics() -> Json:
+    """A training step that says much of itself, of a control, and its throttling not read."""
+    cost = {"items": 8192.0, "item": "token"}
+    metrics = {
+        "peak_reserved_bytes": 3221225472,
+        "kernel_launches_per_step": 1234,
+        "joules_per_step": 16.384,
+        "recomputed_share": 0.25,
+        "compile_s": 1.5,
+        "empty_launch_s": 2.1e-6,
+    }
+    arms = [sample.arm(name, 1e-3, cost=cost, metrics=metrics) for name in ("eager", "graph")]
+    raw = sample.record("training/step", {"batch": 8}, arms, controls=["graph"])
     del raw["telemetry"]["throttle"]
-    raw["telemetry"] |= {"throttle": []} if known else {}
-    assert f"throttle        {words}\n" in shown(raw)
+    return raw
 
 
-def test_a_control_is_called_so() -> None:
-    text = shown(pinned(controls=["pinned"]))
-    assert "Arm pinned (control)" in text
-    assert "Arm registered (technique)" in text
+def of_a_duet() -> Json:
+    arms = [sample.arm("base:x", 1e-3), sample.arm("head:x", 1e-3)]
+    return sample.record("ceiling/memory", {"n": 1}, arms, kind="duet", arm="x")
 
 
-def test_a_record_is_shown_with_arms_windows_and_conditions() -> None:
-    raw = pinned()
-    text = shown(raw)
-    assert text.startswith(f"gpulift:nvidia-h200/{record_id(raw)}\n")
-    for part in (
-        "transfer/pinned_copy",
-        "direction:h2d/bytes:65536",
-        "1 of 3, burst regime",
-        "precise after 8 blocks, 0.25 % asked for",
-        "Arm pageable (baseline)",
-        "by the device clock, held",
-        "one launch against pageable",
-        "memory          device 1.00 MiB, host 1.00 MiB",
-        "check           error 0 of 0 allowed",
-        "no right to lock memory",
-        "raise ulimit -l",
-        "SM clock        1980 MHz [1900 to 1980]",
-        "power           650 W [300 to 699]",
-        "temperature +0.5 °C/s",
-        "throttle        sw_power_cap",
-        "NVIDIA H200, card 1a2b3c4d, 140 GiB, power limit 700 W, ecc on",
-        "driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0",
-        "cublaslt 13.1.0",
-        "commit          abc1234\n",
-        "2026-11-21T03:59:59Z",
-    ):
-        assert part in text
+def of_a_ceiling() -> Json:
+    """Whose arms are not held against each other, and no GPU was held back."""
+    arms = [sample.arm("read", 1e-3, cost={"bytes": 4e9}), sample.arm("write", 2e-3)]
+    raw = sample.record("ceiling/memory", {"n": 1}, arms)
+    raw["telemetry"]["throttle"] = []
+    return raw
+
+
+def of_a_skip(id_of: str) -> Json:
+    host = {"cpu": "AMD EPYC 7B13", "cores": 2, "id": "0badcafe", "id_of": id_of}
+    context = {**sample.CPU_CONTEXT, "host": host}
+    technique = "transfer/pinned_copy"
+    return sample.unmeasured(technique, CASE, "skipped", "no GPU", context, remedy="get one")
+
+
+def doubtful() -> Json:
+    context = copy.deepcopy(sample.GPU_CONTEXT)
+    context["build"] |= {"dirty": True, "type": "Debug", "sanitizers": "address"}
+    context["options"]["plant"] = 0.05
+    load = {"own_cores": 1.04, "other_cores": 2.0, "stolen_cores": 0.5}
+    raw = pinned(context=context, discarded_blocks=3, restarts=1, host_load=load)
+    raw["stop"]["dropped_visits"] = 4
+    return raw
+
+
+def of_two_gpus_one_unread() -> Json:
+    raw = runs_made.of_ranks_and_disks()[0]
+    del raw["telemetry_others"][0]["throttle"]
+    return raw
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(pinned(), id="plain"),
+        pytest.param(of_energies(), id="energies"),
+        pytest.param(of_metrics(), id="metrics"),
+        pytest.param(of_a_duet(), id="duet"),
+        pytest.param(of_a_ceiling(), id="ceiling"),
+        pytest.param(of_a_skip("machine_id"), id="skip"),
+        pytest.param(of_a_skip("boot_id"), id="skip by boot"),
+        pytest.param(doubtful(), id="doubtful"),
+        pytest.param(sample.visited({"n": 1}, (1.0, 1.2), 0.0), id="visits"),
+        pytest.param(runs_made.of_ranks_and_disks()[0], id="ranks"),
+        pytest.param(of_two_gpus_one_unread(), id="ranks unread"),
+        pytest.param(runs_made.of_ranks_and_disks()[-1], id="disk"),
+    ],
+)
+def test_a_record_is_shown_with_arms_windows_and_conditions(
+    raw: Json, kept: Callable[[str], None]
+) -> None:
+    kept(f"{shown(raw)}\n")
 
 
 @pytest.mark.parametrize(("columns", "is_terminal"), [(60, True), (80, True), (60, False)])
@@ -107,93 +152,6 @@ def test_lines_are_as_wide_as_the_terminal_and_break_no_word(
     widest = max(len(line) for line in printed if not line.startswith("  file "))
     assert columns - 13 <= widest <= columns
     assert "".join(printed).count("several-words") == 30
-
-
-def test_the_energy_of_a_step_is_that_of_the_median_window_that_has_one() -> None:
-    raw = pinned()
-    windows = raw["arms"][1]["windows"]
-    count = len(windows["device_s"])
-    windows["energy_j"] = [None] * (count - 3) + [0.1, 0.2, 0.9]
-    pageable, _, rest = shown(raw).partition("Arm pinned")
-    assert f"energy          20.0 mJ a step, median of 3 of {count} windows" in rest
-    assert "a step, median of" not in pageable
-
-
-def test_cpu_seconds_and_joules_are_shown_with_their_ratios() -> None:
-    arms = [
-        sample.arm("slow", 2e-3, clock="host", cpu_cores=1.0, power_w=100.0),
-        sample.arm("fast", 1e-3, clock="host", cpu_cores=1.5, power_w=400.0),
-    ]
-    text = shown(sample.record("a/b", {"n": 1}, arms))
-    slow, _, fast = text.partition("Arm fast")
-    assert re.search(r"CPU time        2\.0\d ms a step\n", slow)
-    assert re.search(
-        r"CPU time        1\.5\d ms a step, 0\.75\d× \[.*\] one launch against slow", fast
-    )
-    assert re.search(
-        r"energy 404 mJ a step, .* (1\.99|2\.00)\d× \[.*\] one launch against slow",
-        " ".join(fast.split()),
-    )
-
-
-@pytest.mark.parametrize(("of", "name"), [("machine_id", "host"), ("boot_id", "boot")])
-def test_the_host_is_shown_by_its_hash(of: str, name: str) -> None:
-    host = {"cpu": "AMD EPYC 7B13", "cores": 2, "id": "0badcafe", "id_of": of}
-    raw = sample.unmeasured("a/b", CASE, "skipped", "no GPU", {**sample.CPU_CONTEXT, "host": host})
-    assert f"host            AMD EPYC 7B13, 2 cores, {name} 0badcafe\n" in shown(raw)
-
-
-def test_ranks_gpus_and_what_was_not_checked_are_shown() -> None:
-    text = shown(runs_made.of_ranks_and_disks()[0])
-    ring, _, tree = text.partition("Arm tree")
-    for part in ("ranks           2\n", "environment     NCCL_ALGO Ring\n", "error 0 of 0 allowed"):
-        assert part in ring
-    assert "check           not checked\n" in tree
-    for part in (
-        "GPU 1           power 100 W [90.0 to 110]\n",
-        "GPU 1           NVIDIA H200, card 5e6f7a8b\n",
-        "throttle        sw_power_cap, sw_thermal_slowdown\n",
-        f"source          all_reduce.cpp {12 * 'a'}\n",
-    ):
-        assert part in tree
-
-
-def test_the_clock_is_read_where_it_was_read_of_every_gpu() -> None:
-    raw = runs_made.of_ranks_and_disks()[0]
-    del raw["telemetry_others"][0]["throttle"]
-    assert "throttle        sw_power_cap, not read\n" in shown(raw)
-
-
-def test_the_disk_the_precondition_and_the_plan_are_shown() -> None:
-    text = shown(runs_made.of_ranks_and_disks()[-1])
-    for part in (
-        "precondition    resident_share: 0.002 at worst, at most 0.01 allowed\n",
-        "disk            ext4, not rotational\n",
-        "libraries       pillow 12.0.0\n",
-        "ended           planned after 4 blocks of 4 planned\n",
-    ):
-        assert part in text
-
-
-def test_metrics_are_shown_by_their_names_and_items_by_theirs() -> None:
-    cost = {"items": 8192.0, "item": "token"}
-    metrics = {
-        "peak_reserved_bytes": 3221225472,
-        "kernel_launches_per_step": 1234,
-        "joules_per_step": 16.384,
-        "recomputed_share": 0.25,
-        "compile_s": 1.5,
-        "empty_launch_s": 2.1e-6,
-    }
-    arms = [sample.arm(name, 1e-3, cost=cost, metrics=metrics) for name in ("eager", "graph")]
-    text = " ".join(shown(sample.record("training/step", {"batch": 8}, arms)).split())
-    for part in (
-        "peak_reserved_bytes 3.00 GiB, kernel_launches_per_step 1234, joules_per_step 16.4 J,",
-        "recomputed_share 0.250, compile_s 1.50 s, empty_launch_s 2.10 µs",
-        "million tokens/s",
-        "16.4 J a step, 2.00 mJ per token, in an untimed window",
-    ):
-        assert part in text
 
 
 def test_joules_of_windows_come_before_those_of_an_untimed_one() -> None:
@@ -239,53 +197,6 @@ def test_step_time_and_speedup_are_the_launch_s_own() -> None:
     assert low < value < high
     assert value == pytest.approx(100, rel=0.01)
     assert float(ratio[1]) == pytest.approx(2, rel=0.01)
-
-
-def test_a_ceiling_s_arms_are_not_held_against_each_other() -> None:
-    arms = [sample.arm("read", 1e-3, cost={"bytes": 4e9}), sample.arm("write", 2e-3)]
-    text = shown(sample.record("ceiling/memory", {"n": 1}, arms))
-    assert re.search(r"rate +(4\.0\d|3\.9\d) TB/s", text)
-    assert "speedup" not in text
-
-
-def test_a_duet_names_its_arm_and_shows_its_ratio() -> None:
-    arms = [sample.arm("base:x", 1e-3), sample.arm("head:x", 1e-3)]
-    text = shown(sample.record("ceiling/memory", {"n": 1}, arms, kind="duet", arm="x"))
-    assert re.search(r"kind +duet\n +arm +x\n", text)
-    assert "against base:x" in text
-
-
-def test_a_skipped_record_is_shown_with_reason_and_remedy() -> None:
-    raw = sample.unmeasured(
-        "transfer/pinned_copy", CASE, "skipped", "no GPU", sample.CPU_CONTEXT, remedy="get one"
-    )
-    text = shown(raw)
-    for part in ("skipped", "no GPU", "get one", "the record holds none", "no NVIDIA driver on"):
-        assert part in text
-    assert "Intervals" not in text
-
-
-def test_what_makes_figures_doubtful_is_shown() -> None:
-    context = copy.deepcopy(sample.GPU_CONTEXT)
-    context["build"] |= {"dirty": True, "type": "Debug", "sanitizers": "address"}
-    context["options"]["plant"] = 0.05
-    load = {"own_cores": 1.04, "other_cores": 2.0, "stolen_cores": 0.5}
-    text = shown(pinned(context=context, discarded_blocks=3, restarts=1, host_load=load))
-    for part in (
-        "abc1234, with uncommitted changes, Debug build, sanitizers address",
-        "slowed down on purpose by 0.05",
-        "3 blocks discarded, 1 restarts",
-        "1.0 cores busy with the case, 2.0 with others, 0.5 taken by other machines",
-        "at abc1234 with changes that are in no commit",
-    ):
-        assert part in text
-
-
-def test_how_windows_were_taken_is_shown_where_it_is_not_by_alternating_blocks() -> None:
-    assert "each arm visited twice" in shown(sample.visited({"n": 1}, (1.0, 1.2), 0.0))
-    replaced = pinned()
-    replaced["stop"]["dropped_visits"] = 4
-    assert "4 blocks of visits replaced: an effect below 2 %" in shown(replaced)
 
 
 def test_nothing_in_a_record_is_obeyed_by_a_terminal() -> None:

@@ -32,7 +32,7 @@ def summary_of(folder: Path, arms: list[sample.Json], **more: Any) -> Summary:
 
 
 def written(summary: Summary, out: Path) -> tuple[str, str]:
-    """The page, and its Markdown twin."""
+    """The page, and the same in Markdown."""
     page = bench_page.write(summary, out)
     assert page == out / "index.html"
     return page.read_text(encoding="utf-8"), page.with_name("report.md").read_text(encoding="utf-8")

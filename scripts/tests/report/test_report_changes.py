@@ -26,7 +26,7 @@ NASTY = '<img src=x onerror="alert(1)"> a|b'
 
 
 def shown(made: changes.Change, out: Path) -> tuple[Page, str]:
-    """The page and its Markdown twin of a report of one change alone."""
+    """The page, and report.md, of a report of one change alone."""
     html = page.write(analysed([], out), out, changes=[made]).read_text(encoding="utf-8")
     return Page(html), (out / "report.md").read_text(encoding="utf-8")
 
@@ -79,10 +79,10 @@ def test_tables_have_captions_and_heads(tmp_path: Path) -> None:
 
 def test_a_failed_control_is_marked(tmp_path: Path) -> None:
     broken = replace(RESULT, controls=(Control("null", False, "alarm"),))
-    html, twin = shown(gate(broken), tmp_path)
+    html, answer = shown(gate(broken), tmp_path)
     assert "The instrument is broken: no verdict counts." in html.text
     assert "✗ failed" in html.text
-    assert "control null: **FAILED**: alarm" in twin
+    assert "control null: **FAILED**: alarm" in answer
 
 
 def test_a_green_gate_says_so(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_names_are_escaped(tmp_path: Path) -> None:
         row=replace(first.row, technique=NASTY, case_id=NASTY, arm=NASTY),
         verdict=replace(first.verdict, reason=f"{NASTY}\nmore"),
     )
-    html, twin = shown(gate(replace(RESULT, setup=setup, rows=(row,))), tmp_path)
+    html, answer = shown(gate(replace(RESULT, setup=setup, rows=(row,))), tmp_path)
     assert html.text.count(NASTY) >= 6
-    assert "<img" not in twin
-    (line,) = [one for one in twin.splitlines() if "▼ regressed" in one]
+    assert "<img" not in answer
+    (line,) = [one for one in answer.splitlines() if "▼ regressed" in one]
     assert len(re.findall(r"(?<!\\)\|", line)) == 10
     assert line.endswith("more |")
 
@@ -151,11 +151,11 @@ def test_a_comparison_with_another_run(evidence: Path, capsys: pytest.CaptureFix
         records = sample.launches(4, "a/b", {"n": 1}, arms, seed=len(runs))
         runs[name] = str(sample.write(evidence.parent / name, records))
     assert cli.main(["report", runs["two"], "--compare", runs["one"]]) == 0
-    twin = (Path(runs["two"]) / "report" / "report.md").read_text("utf-8")
-    assert "Comparison of two runs: `two` against `one`" in twin
-    assert re.search(r"▼ regressed \| a/b \| n 1 \| fast \| 1\.(09|10)\d+ \|", twin)
-    assert "1 equivalent" in twin
-    assert "counted over launches" in twin
+    answer = (Path(runs["two"]) / "report" / "report.md").read_text("utf-8")
+    assert "Comparison of two runs: `two` against `one`" in answer
+    assert re.search(r"▼ regressed \| a/b \| n 1 \| fast \| 1\.(09|10)\d+ \|", answer)
+    assert "1 equivalent" in answer
+    assert "counted over launches" in answer
 
 
 def test_what_is_no_time_says_what_it_is_and_the_question_is_told(tmp_path: Path) -> None:

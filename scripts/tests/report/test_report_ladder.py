@@ -1,4 +1,4 @@
-"""What to turn on: the first section of the page, its figure and its twin."""
+"""What to turn on: the first section of the page and its figure."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_page_begins_with_it(tmp_path: Path) -> None:
     faster = launches(3, "a/b", {"model": "gpt2"}, [arm("x", 2e-3), arm("y", 1e-3)])
     made = analysed([summary([*climbed(lean, skipped_arm("fp8", "no <FP8>")), *faster])])
     page.write(made, tmp_path)
-    html, twin = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "report.md"))
+    html, answer = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "report.md"))
     first = section(html)
     assert html.index("<h2") == html.index(first)
     assert "1.25× bf16; tf32 brings 4.00×" in first
@@ -100,18 +100,18 @@ def test_the_page_begins_with_it(tmp_path: Path) -> None:
         assert len(re.findall(f'class="{word}" href="pages/[^"]*#r-', first)) == count
     assert "joules" not in first
     assert "USD" not in first
-    assert "| lean | 40000 [40000, 40000] | ▼ 0.800× [0.800, 0.800] | ≈ 1.000× " in twin
-    assert "](figures/settings-0-0.svg)" in twin
+    assert "| lean | 40000 [40000, 40000] | ▼ 0.800× [0.800, 0.800] | ≈ 1.000× " in answer
+    assert "](figures/settings-0-0.svg)" in answer
     assert (tmp_path / "figures" / "settings-0-0.svg").is_file()
-    assert twin.index("## What to turn on") < twin.index("## The answer")
+    assert answer.index("## What to turn on") < answer.index("## The answer")
 
 
 def test_joules_and_money_have_columns_where_they_are_known(tmp_path: Path) -> None:
     records = climbed(power_w=500.0)
     made = analyse([summary(records)], Beside(prices=Prices(3.6)))
     html = undrawn(made, tmp_path)
-    twin = (tmp_path / "report.md").read_text("utf-8")
-    for shown in (section(html), twin):
+    answer = (tmp_path / "report.md").read_text("utf-8")
+    for shown in (section(html), answer):
         assert "joules a billion tokens" in shown
         assert "101 MJ" in shown
         assert "200 [200, 200]" in shown
@@ -123,9 +123,9 @@ def test_a_rung_over_one_that_is_not_the_one_above_says_so_and_one_launch_too(
     arms: list[Json] = [rung(name, seconds) for name, seconds in SECONDS.items()]
     arms[2] = skipped_arm("bf16", "none")
     html = undrawn(analysed([summary(launches(1, "job/ladder", LLAMA, arms))]), tmp_path)
-    twin = (tmp_path / "report.md").read_text("utf-8")
+    answer = (tmp_path / "report.md").read_text("utf-8")
     assert '<span class="muted"> one launch</span> <span class="muted">over tf32' in section(html)
-    assert "one launch over tf32 |" in twin
+    assert "one launch over tf32 |" in answer
 
 
 def test_of_several_machines_each_is_named_and_linked() -> None:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from gpulift.report import page, scaling
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import USUAL
-from tests.figures import HOSTILE, analysed, machine_views, summary, written
+from tests.figures import HOSTILE, analysed, machine_views, summary, undrawn, written
 from tests.sample import Json, arm, launches, record
 
 pytestmark = pytest.mark.world
@@ -73,8 +73,6 @@ def test_each_arm_has_its_gain_in_items_at_each_number_of_gpus_beside_perfect_sc
     assert at == [2, 4, 8]
     assert gained == pytest.approx([1.9, 3.7, 7.2])
     assert series(axes, "perfect") == ([1, 8], [1, 8])
-    assert series(axes, "one_gpu") == ([1], [1])
-    assert axes.get_xticks().tolist() == [1, 2, 4, 8]
     assert one.alt == (
         "distributed/data_parallel on NVIDIA H200, items a second against one_gpu by GPUs:"
         " gpt2, weak: ddp 1.90× on 2 GPUs (0.95 of n), 3.70× on 4 GPUs (0.93 of n),"
@@ -90,28 +88,16 @@ def test_models_and_ways_of_scaling_have_panels_in_the_order_of_their_cases() ->
     ]
     (one,) = figures_of(records)
     titles = [axes.get_title("left") for axes in panels(one)]
-    assert titles == ["gpt2, strong", "gpt2, weak", "resnet50, weak"]
+    assert titles == [
+        "model gpt2, scaling strong",
+        "model gpt2, scaling weak",
+        "model resnet50, scaling weak",
+    ]
     strong, weak, images = panels(one)
     gains = [series(axes, "ddp")[1] for axes in (strong, weak, images)]
     assert np.ravel(gains) == pytest.approx([1.6, 1.9, 1.8])  # strong: steps of as many items
     assert strong.get_ylim() == weak.get_ylim() == images.get_ylim()
-    assert [text.get_text() for text in weak.texts] == ["0.600×", "1.90×"]
-
-
-def test_an_arm_far_below_stands_at_the_edge_and_its_value_beside_it() -> None:
-    (one,) = figures_of(scaled(2, {"ddp": 1.9, "data_parallel": 0.03}))
-    (axes,) = panels(one)
-    assert series(axes, "data_parallel") == ([2], [scaling.LEAST])
-    assert [text.get_text() for text in axes.texts] == ["↓ 0.03×", "1.90×"]
-    assert "data_parallel 0.03× on 2 GPUs (0.01 of n)" in one.alt
-
-
-def test_values_of_equal_arms_stand_apart() -> None:
-    (one,) = figures_of(scaled(2, {"ddp": 1.9, "ddp_in_cpp": 1.9, "ddp_gloo": 1.9}))
-    (axes,) = panels(one)
-    height = np.diff(axes.transAxes.transform([(0, 0), (0, 1)])[:, 1])[0]
-    places = [axes.transData.transform(text.xy)[1] for text in axes.texts]  # type: ignore[attr-defined]
-    assert np.diff(places) == pytest.approx([scaling.NEXT * height] * 2)
+    assert series(weak, "data_parallel")[1] == pytest.approx([0.6])
 
 
 def test_panels_beyond_the_most_are_counted() -> None:
@@ -157,7 +143,7 @@ def test_exposed_communication_is_a_share_of_the_step_over_launches() -> None:
     ]
     bars = [bar.get_path().get_extents(bar.get_patch_transform()).width for bar in axes.patches]
     assert bars == pytest.approx([100 * 5 / 45, 0])
-    ranges = [np.asarray(line.get_xdata()).tolist() for line in axes.lines[1::2]]
+    ranges = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert ranges == [pytest.approx([100 * 2 / 42, 100 * 10 / 50]), [0, 0]]
     assert axes.get_xlabel().endswith("lowest to highest launch, 3 launches each")
     assert one.alt == (
@@ -172,11 +158,11 @@ def test_of_one_launch_it_is_said_so_and_arms_that_do_not_tell_have_no_row() -> 
     (axes,) = one.figure.axes
     assert [text.get_text() for text in axes.texts] == ["gpt2: ddp", "0 s, 0.0 %"]
     assert axes.get_xlabel().endswith("\n1 launch")
-    assert len(axes.lines) == 1, "the mark at 0, and no range"
+    assert not axes.lines, "no range"
     assert axes.get_xlim()[0] == 0
 
 
-def test_what_misses_the_timed_step_is_withheld_and_below_0_is_not_cut(tmp_path: Path) -> None:
+def test_what_misses_the_timed_step_is_withheld_and_below_0_is_not_cut() -> None:
     below = exchanging("below", -2e-3)
     misses = exchanging("misses", 0.0)
     misses["metrics"]["exposed_communication_s"] = 5e-3  # of a step of 40 ms
@@ -184,7 +170,7 @@ def test_what_misses_the_timed_step_is_withheld_and_below_0_is_not_cut(tmp_path:
     (one,) = scaling.drawings(machine_views([made]))
     assert "n 1: below -2.00 ms, -5.3 %. Withheld of 1 more" in one.alt
     assert one.figure.axes[0].get_xlim()[0] < -5
-    html = written(page.write(analysed([made]), tmp_path).parent)
+    html = undrawn(analysed([made]))
     assert '<td class="n" data-label="exposed_communication_s">withheld' in html
     assert '<td class="n" data-label="exposed_communication_s">-2.00 ms' in html
 
@@ -208,13 +194,14 @@ def test_figures_beyond_the_most_are_counted_on_the_page(
     assert not (tmp_path / "figures" / "exposed-0-0.svg").exists()
 
 
-def test_runs_behind_many_others_are_drawn_too(tmp_path: Path) -> None:
+def test_runs_behind_many_others_are_drawn_too() -> None:
     def plain(n: int) -> list[Json]:
         return launches(1, f"a/t{n}", {"n": n}, [arm("x", 2e-3), arm("y", 1e-3), arm("z", 1e-3)])
 
     runs = [summary(plain(n), f"2026-11-21-{n}") for n in range(USUAL.machines + 1)]
-    page.write(analysed([*runs, summary(scaled(2, {"ddp": 1.9}), "2026-11-20-last")]), tmp_path)
-    assert [*(tmp_path / "figures").glob("scaling-*.svg")]
+    last = summary(scaled(2, {"ddp": 1.9}), "2026-11-20-last")
+    planned = page.contents_of(analysed([*runs, last])).drawings
+    assert [one for one in planned if one.name.startswith("scaling-")]
 
 
 def test_runs_of_a_machine_share_their_figures_and_the_first_counts() -> None:
@@ -236,18 +223,17 @@ def test_runs_of_a_machine_share_their_figures_and_the_first_counts() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
+def test_hostile_names_are_drawn_as_they_are(name: str) -> None:
     records = scaled(2, {name: 1.9}, model=name)
     for made in records:
         step_s = sum(made["arms"][1]["windows"]["device_s"]) / len(made["order"]["blocks"]) / 20
         told = {"exposed_communication_s": 1e-3, "step_without_exchange_s": step_s - 1e-3}
         made["arms"][0]["name"] = name + name
         made["arms"][1]["metrics"] = told
-    html = written(page.write(analysed([summary(records)]), tmp_path).parent)
-    part = html[html.index('<h2 id="scaling">') :].partition("</main>")[0]
-    assert part.count("<figure") == 2
-    assert "<script" not in part
-    assert not set(part) & {"\u202e", "\u2066", "\x1b", "\x00"}
+    drawn = "".join(one.svg for one in figures_of(records))
+    assert drawn.count("<svg") == 2
+    assert "<script" not in drawn
+    assert not set(drawn) & {"\u202e", "\u2066", "\x1b", "\x00"}
 
 
 def test_the_page_has_them_with_their_texts_and_no_sweep_of_the_same(tmp_path: Path) -> None:
@@ -259,12 +245,10 @@ def test_the_page_has_them_with_their_texts_and_no_sweep_of_the_same(tmp_path: P
     drawn = {file.name for file in (tmp_path / "figures").glob("*.svg")}
     assert "scaling-0-0.svg" in drawn
     assert not any(name.startswith("t-") for name in drawn)
-    assert "](figures/scaling-0-0.svg)" in (tmp_path / "report.md").read_text("utf-8")
 
 
-def test_there_is_no_section_without_such_records(tmp_path: Path) -> None:
+def test_there_is_no_section_without_such_records() -> None:
     plain = launches(2, "a/b", {"gpus": 2}, [arm("x", 2e-3), arm("y", 1e-3)])
-    html = written(page.write(analysed([summary(plain)]), tmp_path).parent)
+    html = undrawn(analysed([summary(plain)]))
     assert 'id="scaling"' not in html
     assert "#scaling" not in html
-    assert "several GPUs" not in (tmp_path / "report.md").read_text("utf-8")

@@ -144,12 +144,15 @@ def test_files_of_records_are_linked_where_they_go_with_the_report(tmp_path: Pat
 
 
 def test_pages_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
-    page.write(analysed([summary(runs_made.full_gpu())]), tmp_path)
+    def measured(*techniques: str) -> Summary:
+        arms = [sample.arm("x", 2e-3), sample.arm("y", 1e-3)]
+        return summary([one for id in techniques for one in sample.launches(1, id, {"n": 1}, arms)])
+
+    page.write(analysed([measured("a/b", "a/c")]), tmp_path)
     mine = tmp_path / site.FOLDER / "mine.html"
     mine.write_text("mine", encoding="utf-8")
     before = set(html_files(tmp_path))
-    gpu = [one for one in runs_made.full_gpu() if one["technique"] != "launch/cuda_graph"]
-    page.write(analysed([summary(gpu)]), tmp_path)
+    page.write(analysed([measured("a/c")]), tmp_path)
     gone = before - set(html_files(tmp_path))
-    assert gone == {tmp_path / site.FOLDER / "t-launch-cuda-graph.html"}
+    assert gone == {tmp_path / site.FOLDER / "t-a-b.html"}
     assert mine.read_text(encoding="utf-8") == "mine"

@@ -50,6 +50,17 @@ def shell(script: str) -> tuple[str, ...]:
     return ("--", "sh", "-c", script)
 
 
+def refused(capfd: SHOWN, *arguments: object) -> str:
+    """The one line that is said; no job was started."""
+    job = () if "--" in arguments or "--pid" in arguments else shell("echo never")
+    capfd.readouterr()
+    assert cli.main(["watch", *map(str, arguments), *job]) == USAGE
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    (line,) = (one for one in shown.err.splitlines() if "not watched" not in one)
+    return line
+
+
 def test_the_jobs_output_and_exit_code_are_passed_on(root: Path, capfd: SHOWN) -> None:
     assert cli.main(["watch", *shell("echo result; echo progress >&2; exit 7")]) == 7
     shown = capfd.readouterr()
@@ -71,10 +82,7 @@ def test_log_and_picture_are_written(root: Path, tmp_path: Path, capfd: SHOWN) -
     assert end["exit_code"] == end["processes_left"] == 0
     assert end["overhead"]["samples"] == len(samples) + 1
     assert picture.read_text().startswith("<?xml")
-    assert cli.main(["watch", *files, *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert f"{log}: is there already; --force writes over it" in shown.err
-    assert "never" not in shown.out
+    assert f"{log}: is there already; --force writes over it" in refused(capfd, *files)
     assert cli.main(["watch", "--force", *files, *shell("exit 4")]) == 4
     assert lines(log)[-1]["exit_code"] == 4
 
@@ -127,31 +135,38 @@ def test_options_of_the_job_are_the_jobs(root: Path, capfd: SHOWN) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give either --pid PID or, after --, the command of a job"),
+        (("--",), "give either --pid PID or, after --, the command of a job"),
         (("--pid", "1", "--", "true"), "give either --pid PID or, after --, the command of a job"),
         (("--", "no-such-program"), "no-such-program: cannot be started: is not on PATH"),
         (("--", "/tmp"), "/tmp: cannot be started: is a folder"),
         (("--pid", str(1 << 40)), "there is no such process"),
-        (("--interval", "0", "--", "true"), "--interval 0.0: give seconds, 0.01 or more"),
-        (("--interval", "inf", "--", "true"), "--interval inf: give seconds, 0.01 or more"),
-        (("--interval", "nan", "--", "true"), "--interval nan: give seconds, 0.01 or more"),
-        (("--gpus", "a", "--", "true"), "--gpus a: name a GPU by its index, as 0, or by its UUID"),
-        (("--gpus", "0", "--", "true"), "--gpus: NVML: Driver Not Loaded"),
-        (("--log", "/proc/none/log", "--", "true"), "/proc/none/log: cannot be written"),
-        (("--picture", "job.png", "--", "true"), "--picture job.png: it is SVG; name it so"),
-        (("--prometheus", "/proc/none/x", "--", "true"), "/proc/none/x: cannot be written"),
+        (("--interval", "0"), "--interval 0.0: give seconds, 0.01 or more"),
+        (("--interval", "inf"), "--interval inf: give seconds, 0.01 or more"),
+        (("--interval", "nan"), "--interval nan: give seconds, 0.01 or more"),
+        (("--gpus", "a"), "--gpus a: name a GPU by its index, as 0, or by its UUID"),
+        (("--gpus", "0"), "--gpus: NVML: Driver Not Loaded"),
+        (("--log", "/proc/none/log"), "/proc/none/log: cannot be written"),
+        (("--log", "pipe"), "pipe: is a pipe without a reader; start that first"),
+        (("--picture", "pipe"), "pipe: is a pipe; name a file"),
+        (("--picture", "job.png"), "--picture job.png: it is SVG; name it so"),
+        (("--prometheus", "pipe"), "pipe: is a pipe; name a file"),
+        (("--prometheus", "9400"), "--prometheus 9400: name a file"),
+        (("--prometheus", "/proc/none/x"), "/proc/none/x: cannot be written"),
+        (("--force", "--log", "a", "--picture", "a"), "is what --"),
+        (("--force", "--prometheus", "a", "--picture", "x/../a"), "is what --"),
+        (("--force", "--log", "a", "--picture", "link"), "is what --"),
     ],
 )
 def test_what_cannot_be_watched_is_one_line_and_writes_nothing(
-    root: Path, tmp_path: Path, capfd: SHOWN, arguments: tuple[str, ...], says: str
+    root: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
-    log = tmp_path / "job.jsonl"
-    before = () if "--log" in arguments else ("--log", str(log))
-    assert cli.main(["watch", *before, *arguments]) == USAGE
-    shown = [one for one in capfd.readouterr().err.splitlines() if "not watched" not in one]
-    assert len(shown) == 1
-    assert says in shown[0]
-    assert not log.exists()
+    monkeypatch.chdir(root)
+    (root / "link").symlink_to("a")
+    (root / "x").mkdir()
+    os.mkfifo(root / "pipe")
+    before = sorted(root.iterdir())
+    assert says in refused(capfd, *arguments)
+    assert sorted(root.iterdir()) == before
 
 
 def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(
@@ -159,24 +174,6 @@ def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(
 ) -> None:
     assert cli.main(["watch", *FAST, "--log", "/dev/full", *shell("exit 5")]) == 5
     assert capfd.readouterr().err.count("No space left on device; the log ends here") == 1
-
-
-@pytest.mark.parametrize(
-    ("option", "says"),
-    [
-        ("--log", "is a pipe without a reader; start that first"),
-        ("--picture", "is a pipe; name a file"),
-        ("--prometheus", "is a pipe; name a file"),
-    ],
-)
-def test_a_pipe_that_nobody_reads_is_refused_and_not_waited_for(
-    root: Path, tmp_path: Path, capfd: SHOWN, option: str, says: str
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert cli.main(["watch", option, str(tmp_path / "pipe"), *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert f"{tmp_path}/pipe: {says}" in shown.err
-    assert "never" not in shown.out
 
 
 def test_a_log_may_be_a_pipe_and_ends_where_that_is_full(tmp_path: Path, capfd: SHOWN) -> None:
@@ -224,21 +221,13 @@ def test_prometheus_has_the_newest_sample_while_the_job_runs(root: Path, tmp_pat
     assert "\ngpulift_watch_up 0.0\n" in at_its_end
 
 
-def test_a_port_is_no_file_of_prometheus(root: Path, capfd: SHOWN) -> None:
-    assert cli.main(["watch", "--prometheus", "9400", *shell("echo never")]) == USAGE
-    assert "--prometheus 9400: name a file" in capfd.readouterr().err
-
-
 def test_prometheus_takes_the_place_of_its_own_file_alone(
     root: Path, tmp_path: Path, capfd: SHOWN
 ) -> None:
     file = tmp_path / "notes.txt"
     command = ["watch", "--prometheus", str(file)]
     file.write_text("theirs", encoding="utf-8")
-    assert cli.main([*command, *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert f"{file}: is there already; --force writes over it" in shown.err
-    assert "never" not in shown.out
+    assert f"{file}: is there already; --force writes over it" in refused(capfd, *command[1:])
     assert file.read_text(encoding="utf-8") == "theirs"
     assert cli.main([*command, "--force", *shell("exit 3")]) == 3
     file.write_bytes(gauges.BEGINNING + b"job_processes of a watch that was killed\n")
@@ -304,10 +293,7 @@ def test_scalars_of_an_earlier_watch_are_written_over_by_force_alone(
     command = ["watch", "--tensorboard", str(board)]
     assert cli.main([*command, *shell("exit 0")]) == OK  # an empty folder is as good as none
     (first,) = board.iterdir()
-    assert cli.main([*command, *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert f"{board}: has scalars already; --force writes over them" in shown.err
-    assert "never" not in shown.out
+    assert f"{board}: has scalars already; --force writes over them" in refused(capfd, *command[1:])
     assert cli.main([*command, "--force", *shell("exit 4")]) == 4
     assert added(board)
     assert not first.exists()
@@ -317,41 +303,31 @@ def test_a_folder_of_others_is_not_written_to_even_by_force(board: Path, capfd: 
     board.mkdir()
     theirs = board / "events.out.tfevents.1"
     theirs.write_text("theirs")
-    command = ["watch", "--force", "--tensorboard"]
-    assert cli.main([*command, str(board), *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert f"{board}: holds files of others; name an empty folder" in shown.err
-    assert "never" not in shown.out
+    for folder, says in (
+        (board, f"{board}: holds files of others; name an empty folder"),
+        (theirs, f"{theirs}: is no folder"),
+        (board / "no" / "such", "cannot be written: there is no such folder"),
+    ):
+        assert says in refused(capfd, "--force", "--tensorboard", folder)
+    both = ("--tensorboard", board.parent / "a", "--picture", board.parent / "a")
+    assert "is what --" in refused(capfd, "--force", *both)
     assert [*board.iterdir()] == [theirs]
-    assert cli.main([*command, str(theirs), *shell("echo never")]) == USAGE
-    assert f"{theirs}: is no folder" in capfd.readouterr().err
-    assert cli.main([*command, str(board / "no" / "such"), *shell("echo never")]) == USAGE
-    assert "cannot be written: there is no such folder" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("package", scalars.PACKAGES)
 def test_without_its_packages_tensorboard_is_one_line_with_the_remedy(
-    board: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
-    monkeypatch.setattr(packages, "is_installed", lambda one: one != package)
-    monkeypatch.setattr(sys, "executable", "/a b/python")
-    assert cli.main(["watch", "--tensorboard", str(board), *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    install = f"'/a b/python' -m pip install {package}"
-    said = f"--tensorboard: the Python package {package} is not installed: {install}"
-    assert shown.err == f"gpulift: error: {said}\n"
-    assert shown.out == ""
-    assert not board.exists()
-
-
-def test_a_writer_that_cannot_be_imported_is_one_line(
     board: Path, capfd: SHOWN, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for package in scalars.PACKAGES:
+        monkeypatch.setattr(packages, "is_installed", lambda one, lacks=package: one != lacks)
+        monkeypatch.setattr(sys, "executable", "/a b/python")
+        install = f"'/a b/python' -m pip install {package}"
+        said = f"--tensorboard: the Python package {package} is not installed: {install}"
+        assert refused(capfd, "--tensorboard", board) == f"gpulift: error: {said}"
+    monkeypatch.setattr(packages, "is_installed", lambda _: True)
     monkeypatch.setattr(scalars, "WRITER", "tests.no_such_module")
-    assert cli.main(["watch", "--tensorboard", str(board), *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert "error: --tensorboard: No module named 'tests.no_such_module'\n" in shown.err
-    assert "never" not in shown.out
+    said = "error: --tensorboard: No module named 'tests.no_such_module'"
+    assert said in refused(capfd, "--tensorboard", board)
+    assert not board.exists()
 
 
 def test_scalars_that_cannot_be_written_are_said_once_and_stop_nothing(
@@ -362,28 +338,6 @@ def test_scalars_that_cannot_be_written_are_said_once_and_stop_nothing(
     assert cli.main(command) == 5
     said = f"--tensorboard {board}: No space left on device; it is written no more"
     assert capfd.readouterr().err.count(said) == 1
-
-
-@pytest.mark.parametrize(
-    ("other", "picture"),
-    [
-        ("--log", "a"),
-        ("--prometheus", "x/../a"),
-        ("--log", "link"),
-        ("--tensorboard", "a"),
-    ],
-)
-def test_two_outputs_of_one_name_are_refused(
-    root: Path, tmp_path: Path, capfd: SHOWN, other: str, picture: str
-) -> None:
-    (tmp_path / "link").symlink_to("a")
-    (tmp_path / "x").mkdir()
-    files = (other, str(tmp_path / "a"), "--picture", str(tmp_path / picture))
-    assert cli.main(["watch", "--force", *files, *shell("echo never")]) == USAGE
-    shown = capfd.readouterr()
-    assert "is what --" in shown.err
-    assert "never" not in shown.out
-    assert not (tmp_path / "a").exists()
 
 
 def test_the_job_gets_the_callers_environment(

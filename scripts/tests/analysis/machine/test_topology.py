@@ -142,15 +142,7 @@ def test_the_page_has_a_matrix_that_needs_neither_colour_nor_width(report: Path)
     assert "3 GPUs; 18 NVLinks: 1 pair; &lt;b&gt;: 1 pair; between NUMA nodes: 1 pair; NUMA" in html
 
 
-def test_the_twin_has_the_same_as_a_table(report: Path) -> None:
-    text = (report / "report.md").read_text("utf-8")
-    assert "| GPU | GPU 0 | GPU 1 | GPU 2 | NUMA nodes near it |\n| --- | --- |" in text
-    assert "| GPU 0 | – | 18 NVLinks, 390 GB/s | &lt;b&gt; | 0 |\n" in text
-    assert "| GPU 2 | &lt;b&gt; | between NUMA nodes | – | not known |\n" in text
-
-
 def test_without_a_topology_there_is_no_such_section(tmp_path: Path) -> None:
     run = sample.write(tmp_path / "run", [sample.record("a/b", {}, [sample.arm("x", 1e-3)])])
     page.write(analysed([summarise(read_run(run))]), tmp_path / "report")
     assert "are linked" not in written(tmp_path / "report")
-    assert "are linked" not in (tmp_path / "report" / "report.md").read_text("utf-8")
