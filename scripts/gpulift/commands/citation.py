@@ -121,7 +121,7 @@ def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
         f"gpulift at commit {conditions.commit(context.build)}",
         conditions.planted(record),
         _throttle(record),
-        *dict.fromkeys(f"known error: {one.short}" for one in errata),
+        *dict.fromkeys(f"known error {one.name}: {one.short}" for one in errata),
     ]
     return [part for part in parts if part]
 

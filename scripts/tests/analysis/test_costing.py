@@ -182,7 +182,7 @@ def test_building_blocks_are_left_out_unless_all_are_asked_for(root: Path, capfd
 def test_a_speedup_that_an_erratum_withholds_is_not_shown(root: Path, capfd: SHOWN) -> None:
     training(root / "results")
     cells = "".join(f'{key} = "it is wrong"\n' for key in TEXTS)
-    errata = f'[[errata]]\n{cells}runs = ["*"]\nleads = false\n'
+    errata = f'[[errata]]\nnumber = 1\n{cells}runs = ["*"]\nleads = false\n'
     (root / "results" / "errata.toml").write_text(errata, "utf-8")
     assert [one["speedup"] for one in as_json(capfd)] == [None, None]
     assert cli.main(["cost"]) == OK

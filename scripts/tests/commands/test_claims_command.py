@@ -132,6 +132,7 @@ def test_the_cases_are_named_in_which_a_claim_holds(root: Path, capfd: SHOWN) ->
 
 ERRATUM = f"""
 [[errata]]
+number = 1
 short = "copies were counted twice"
 runs = ["{H200}/2026-11-21-abc*"]
 records = "some"
