@@ -1,7 +1,7 @@
 """results/TRUST.md: how often what gpulift says is wrong, in four numbers: `python -m tools.trust`.
 
 They are taken from the certificate of the gate and from the pages beside it, and put into the text
-of trust.md; a test fails where TRUST.md is stale.
+of trust.txt; a test fails where TRUST.md is stale.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHEATS = (
     r"^Of (?P<cheats>\d+) cheats (?P<accepted>\w+) (?:was|were) accepted: below"
     r" (?P<accepted_below>\S+ %) .* (?P<honest>\d+) honest speed-ups (?P<refused>\w+) w"
 )
-TEXT = Path(__file__).with_suffix(".md")
+TEXT = Path(__file__).with_suffix(".txt")
 
 
 def page(results: Path) -> str:

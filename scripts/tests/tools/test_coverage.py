@@ -64,5 +64,7 @@ def test_texts_give_the_shares_of_the_table() -> None:
     usual = [share for share in many if share < 100]
     said = f"in {held} % of {cases} cases, in {min(usual):.0f} to {max(usual):.0f} % by technique"
     assert said in method
+    page = f"left out in {held} % of cases, and later ones, by earlier ones alone, in {later} %"
+    assert page in " ".join(method.split())
     assert f"by those before it alone it is inside in {later} %" in " ".join(method.split())
     assert f"over runs in {float(own):.0f} %" in " ".join(method.split()).replace("of one run", "")
