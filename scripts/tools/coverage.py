@@ -1,7 +1,8 @@
 """How often the interval for a new run holds one: `python -m tools.coverage`.
 
 Each run of a case is left out in turn, and predicted by the others (`analysis.over_runs`). The
-table, results/COVERAGE.md, is of the committed records of one model; a test holds it against them.
+table, certificates/coverage.md, is of the committed records of one model; a test holds it against
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gpulift.verdicts import stats
 from tools.page import write_page
 
 MODEL = "nvidia-h200"
-TABLE = "COVERAGE.md"
+TABLE = "certificates/coverage.md"
 UNTOLD = {UNTOLD_FILES, UNTOLD_KERNELS}
 PLANTED = "testing/"  # techniques that measure the gate, and nothing of a card
 HEAD = """# Does an interval over runs hold a new run?
@@ -46,7 +47,8 @@ interval, over their launches, holds the median over runs. *Half width* is half 
 the model's figure, and of that for a new run, over the figure: medians over the rows. *Untold* are
 rows whose records do not tell all files of the arms, which are not known to be equal; *split*
 are those whose later runs lie apart from the earlier ones. Rates stand
-for ceilings, speedups for all others. [METHOD](../scripts/gpulift/METHOD.md#runs-of-a-model) says
+for ceilings, speedups for all others.
+[METHOD](../../scripts/gpulift/METHOD.md#runs-of-a-model) says
 how they are made; `python -m tools.coverage`, in `scripts/`, made this table of the
 records {digest}.
 
@@ -176,7 +178,7 @@ def _share(held: int, runs: int) -> str:
 
 
 def table(files: Mapping[Path, str]) -> str:
-    """The content of COVERAGE.md, of the record files of the model with their hashes."""
+    """The content of the table, of the record files of the model with their hashes."""
     every: list[LeftOut] = []
     lines = []
     for stem in sorted({stem_of(file) for file in files}):

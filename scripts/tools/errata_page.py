@@ -12,16 +12,21 @@ TABLE = "ERRATA.md"
 HEAD = """# Known errors in committed records
 
 Records are never edited. What was found to be wrong in one after it was committed stands here,
-newest first; `show` and `cite` say it of each record. This table is made from `errata.toml`.
+newest first; `show` and `cite` say it of each record. A number stays that of its error:
+`ERRATA.md#e7` leads to E7. This table is made from `errata.toml`.
 
-| records | what is wrong | in later records |
-| --- | --- | --- |
+| | records | what is wrong | in later records |
+| --- | --- | --- | --- |
 """
 
 
 def table(entries: Sequence[Erratum]) -> str:
     """The content of ERRATA.md."""
-    rows = (f"| {one.records} | {one.wrong} | {one.later} |\n" for one in entries)
+    rows = (
+        f'| <a id="{one.name.lower()}"></a>{one.name} '
+        f"| {one.records} | {one.wrong} | {one.later} |\n"
+        for one in entries
+    )
     return HEAD + "".join(rows)
 
 

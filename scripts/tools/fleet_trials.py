@@ -1,4 +1,4 @@
-"""results/FLEET.md: how often the rule of `siblings` names a sound card, and finds a slow one.
+"""certificates/fleet.md: how often the rule of `siblings` names a sound card, and finds a slow one.
 
 `python -m tools.fleet_trials` simulates fleets from the committed records of one model and writes
 it. A test holds the records' digest and the rows of few cards against it.
@@ -29,7 +29,7 @@ from tools.fleet_simulation import (
 from tools.page import write_page
 
 MODEL = "nvidia-h200"
-PAGE = "FLEET.md"
+PAGE = "certificates/fleet.md"
 NODES, FLEETS = 1000, 1000
 FEW = (3, 4, 8)
 SOME = (20, 100)
@@ -53,8 +53,8 @@ the others, a simulated card has rate and interval of a run drawn from them, plu
 rate is normal with the runs' standard deviation. *t(5)*, of either: Student's t with five degrees
 of freedom and the same deviation, tails longer than any that was recorded. Few cards are held to
 the reference's tolerance, too, which comes from these records; *no reference*: they are not.
-[METHOD](../scripts/gpulift/METHOD.md#siblings) has the rule. Bounds are exact, one-sided, with 95 %
-confidence (Clopper and Pearson).
+[METHOD](../../scripts/gpulift/METHOD.md#siblings) has the rule. Bounds are exact, one-sided, with
+95 % confidence (Clopper and Pearson).
 
 ## Sound fleets in which a card is named
 
@@ -115,7 +115,7 @@ def found_in(roof: Roof, roofs: int, fleets: int) -> Found:
 
 
 def page(files: Mapping[Path, str], fleets: int = FLEETS) -> str:
-    """The content of FLEET.md, of the record files of the model with their hashes."""
+    """The content of the page, of the record files of the model with their hashes."""
     roofs = roofs_of(files, MODEL)
     bare = [replace(roof, tolerance=None) for roof in roofs]
     rows = [(name, NODES, roofs) for name in DRAWS]

@@ -1,4 +1,4 @@
-"""results/JUDGE.md: what the judge does with cheats and with honest speed-ups, on this machine.
+"""certificates/judge.md: what the judge does with cheats and honest speed-ups, on this machine.
 
 `python -m tools.judge_page` measures it anew and writes it: a quarter of an hour. What only a card
 has is not in it. A test holds its rows against the files.
@@ -21,7 +21,7 @@ from gpulift.verdicts.stats import upper_bound
 from proof.judged import HONEST, SOFTMAX, cheats, honest, trials_of, verdict_on
 from tools.page import write_page
 
-PAGE = "JUDGE.md"
+PAGE = "certificates/judge.md"
 HEAD = """\
 # What the judge does with cheats
 
@@ -31,8 +31,8 @@ were found, {slower} came out slower, and the others could not be told from the 
 launches that each got, or more where a screen had flagged it.
 
 `python -m tools.judge_page` (in `scripts/`) measured this on {date}: {machine}, other work beside
-it. {walls}. The files are in [proof/cheats](../scripts/proof/cheats), how it judges is in
-[METHOD](../scripts/gpulift/METHOD.md#judge).
+it. {walls}. The files are in [proof/cheats](../../scripts/proof/cheats), how it judges is in
+[METHOD](../../scripts/gpulift/METHOD.md#judge).
 
 **Not run here, for want of a card**: events and streams of CUDA, a warm L2, a destroyed context,
 and memory of the card that both sides have mapped.
@@ -92,7 +92,7 @@ def judged() -> tuple[list[Row], list[Row]]:
 
 
 def page(found: Sequence[Row], true: Sequence[Row], walls: str) -> str:
-    """The content of JUDGE.md."""
+    """The content of the page."""
     accepted = sum(row.word == IMPROVED for row in found)
     words = [row.word for row in true]
     head = HEAD.format(

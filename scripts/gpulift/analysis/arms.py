@@ -28,18 +28,20 @@ def time_unit(typical_s: float) -> tuple[float, str]:
     return next((unit for unit in text.SMALL if typical_s >= unit[0]), text.SMALL[-1])
 
 
-def step_time(record: Record, arm: Arm) -> str:
-    """`50.03 µs [50.01, 50.05]`: the median window's step; empty where nothing was measured."""
-    estimate = stats.step_time([record], arm.name)
+def step_time(record: Record, arm: Arm, launches: Sequence[Record] = ()) -> str:
+    """`50.03 µs [50.01, 50.05]`: the median window's step, over all `launches` where there are any;
+    empty where nothing was measured."""
+    estimate = stats.step_time(launches or [record], arm.name)
     return _time(estimate) if estimate else ""
 
 
-def speedup(record: Record, arm: Arm) -> str:
-    """Against the record's baseline; empty for that baseline, for ceilings and without windows."""
+def speedup(record: Record, arm: Arm, launches: Sequence[Record] = ()) -> str:
+    """Against the record's baseline, over all `launches` where there are any; empty for that
+    baseline, for ceilings and without windows."""
     baseline = baseline_of(record)
     if baseline is None or arm.name == baseline.name or is_ceiling(record):
         return ""
-    pair = stats.pair_ratio([record], arm.name, baseline.name)
+    pair = stats.pair_ratio(launches or [record], arm.name, baseline.name)
     if pair is None:
         return ""
     clocks = ", by two different clocks" if pair.clocks_differ else ""
@@ -57,9 +59,9 @@ def is_ceiling(record: Record) -> bool:
     return record.ceiling and record.kind != "duet"
 
 
-def rates(record: Record, arm: Arm) -> list[str]:
+def rates(record: Record, arm: Arm, launches: Sequence[Record] = ()) -> list[str]:
     """Of the work that a step needs, over its time; items last."""
-    time = stats.step_time([record], arm.name)
+    time = stats.step_time(launches or [record], arm.name)
     if time is None or arm.cost is None:
         return []
     work = (

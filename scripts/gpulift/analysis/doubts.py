@@ -13,24 +13,21 @@ from gpulift.records.model import Record
 
 @dataclass(frozen=True)
 class Doubts:
-    """The errata that records of a report have, numbered from 1, what techniques are today, and by
-    a record's id what ran on other cards of its host (`analysis.neighbours`)."""
+    """The errata that records of a report have, in all and by a record's id, what techniques are
+    today, and by a record's id what ran on other cards of its host (`analysis.neighbours`)."""
 
     errata: tuple[Erratum, ...] = ()
-    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by a record's id
+    had: Mapping[str, tuple[Erratum, ...]] = field(default_factory=dict)
     today: Today = UNKNOWN
     neighbours: Mapping[str, int] = field(default_factory=dict)  # how many cards, by a record's id
 
     def __bool__(self) -> bool:
         return bool(self.errata)
 
-    def errors(self, records: Iterable[Record]) -> list[int]:
-        """The numbers of the errata of these records."""
-        return sorted({number for one in records for number in self.numbers.get(one.id, ())})
-
     def known(self, records: Iterable[Record]) -> list[Erratum]:
-        """The errata of these records."""
-        return [self.errata[number - 1] for number in self.errors(records)]
+        """The errata of these records, newest first."""
+        had = {erratum for one in records for erratum in self.had.get(one.id, ())}
+        return sorted(had, key=lambda one: -one.number)
 
     def doubted(self, row: Worth) -> bool:
         """Whether this row stands behind others: its pace was others', an erratum doubts the times
@@ -72,9 +69,8 @@ def doubts_of(
     records = {record.id: record for one in summaries for record in _known_to(one)}
     had = {id: found for id, record in records.items() if (found := errata_of(record, errata))}
     seen = set().union(*had.values())
-    shown = [one for one in errata if one in seen]
-    numbers = {id: tuple(shown.index(one) + 1 for one in found) for id, found in had.items()}
-    return Doubts(tuple(shown), numbers, today, neighbours or {})
+    shown = tuple(one for one in errata if one in seen)
+    return Doubts(shown, had, today, neighbours or {})
 
 
 def _known_to(summary: Summary) -> Iterable[Record]:

@@ -16,7 +16,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from gpulift.ground import toml
-from gpulift.ground.errors import PATTERN_ERRORS
+from gpulift.ground.errors import PATTERN_ERRORS, GpuliftError
 from gpulift.records.decode import converted
 from gpulift.records.model import Arm, Record
 from gpulift.records.values import Integer, Maybe, Text
@@ -30,6 +30,7 @@ PATTERNS = ("techniques", "cases", "arms")
 class Erratum:
     """An error, and the records that have it: those that meet every condition.
 
+    It keeps its `number`, by which it is cited, when others come or go.
     `runs` are patterns of <machine>/<run>; `before` is a time in ISO 8601, or its beginning, before
     which the case began; techniques, cases and arms are regular expressions, an empty one
     is of all, and `arms` of any arm; of `metrics` any arm has one, or what it names of these:
@@ -55,6 +56,7 @@ class Erratum:
     leads: bool = True
     memory_holds: bool = False
     mended: bool = False
+    number: Integer = 0
 
     def __post_init__(self) -> None:
         for key in TEXTS:
@@ -65,6 +67,11 @@ class Erratum:
                 re.compile(getattr(self, key))
             except PATTERN_ERRORS as error:
                 raise ValueError(f"{key} is no regular expression: {error}") from None
+
+    @property
+    def name(self) -> str:
+        """By which it is cited."""
+        return f"E{self.number}"
 
     @property
     def of_times(self) -> bool:
@@ -119,12 +126,17 @@ def _told(arm: Arm) -> Iterator[str]:
 
 
 def read_errata(file: Path) -> tuple[Erratum, ...]:
-    """All of a file, newest first; none where there is no such file. Throws GpuliftError, with the
-    field, for anything else."""
+    """All of a file, newest first, each with a number of its own; none where there is no such file.
+    Throws GpuliftError, with the field, for anything else."""
     if not file.is_file():
         return ()
     entries = toml.parsed(file).get("errata", [])
-    return converted(entries, tuple[Erratum, ...], file.name, "errata", closed=True)
+    made = converted(entries, tuple[Erratum, ...], file.name, "errata", closed=True)
+    numbers = [one.number for one in made]
+    for one in numbers:
+        if one < 1 or numbers.count(one) > 1:
+            raise GpuliftError(f"{file.name}: number {one} must be one entry's own, from 1 on")
+    return made
 
 
 def errata_of(record: Record, errata: Iterable[Erratum]) -> tuple[Erratum, ...]:

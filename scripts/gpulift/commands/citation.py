@@ -12,13 +12,17 @@ from gpulift.analysis.over_runs import ModelFigure, speedup_over_runs
 from gpulift.analysis.standing import why_not_deciding
 from gpulift.ground import text
 from gpulift.ground.errors import GpuliftError
+from gpulift.ground.estimate import CONFIDENCE
 from gpulift.ground.text import bibtex_text, visible
 from gpulift.records.model import IMPORT, Arm, Record
+from gpulift.records.read import read_results
 from gpulift.records.throttle import throttle_of
 from gpulift.verdicts.cases import TECHNIQUE
 from gpulift.verdicts.stats import ONE_LAUNCH_CONFIDENCE
 
 YEAR_DIGITS = 4
+AUTHOR = "gpulift contributors"
+ADDRESS = "https://github.com/OWNER/gpulift"  # where gpulift is, as README's example of CI has it
 
 
 def require_result(record: Record) -> None:
@@ -37,35 +41,52 @@ def require_result(record: Record) -> None:
         )
 
 
-def bibtex(record: Record, errata: Sequence[Erratum] = ()) -> str:
+def launches_of(record: Record) -> tuple[Record, ...]:
+    """All launches of its case in its run that share its conditions."""
+    return tuple(
+        one
+        for one in read_results([record.file])[0].records
+        if one.subject == record.subject
+        and one.outcome == "ok"
+        and (one.method, one.context) == (record.method, record.context)
+    )
+
+
+def bibtex(record: Record, errata: Sequence[Erratum] = (), launches: Sequence[Record] = ()) -> str:
     """`@misc`, its key the record's citation, with its errata; braces keep the title's letters."""
     what = f"{_subject(record)} on {conditions.machine(record.context)}, measured with gpulift"
     fields = {
         "title": f"{{{bibtex_text(what)}}}",
+        "author": f"{{{AUTHOR}}}",
         "year": bibtex_text(record.began_at[:YEAR_DIGITS]),
-        "key": "gpulift",  # what styles sort by where there is no author
-        "note": bibtex_text("; ".join(_conditions(record, errata))),
+        "version": bibtex_text(f"commit {conditions.commit(record.context.build)}"),
+        "url": ADDRESS,
+        "note": bibtex_text("; ".join(_conditions(record, errata, launches))),
     }
     inside = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
     return f"@misc{{{record.citation},\n{inside}}}"
 
 
-def sentence(record: Record, errata: Sequence[Erratum] = ()) -> str:
-    """What was measured and under which conditions, with its errata, for a text; without ratios
-    that may not lead."""
-    results = "; ".join(_result(record, arm, errata) for arm in record.arms)
-    inside = "; ".join(
-        [f"{100 * ONE_LAUNCH_CONFIDENCE:g} % intervals", *_conditions(record, errata)]
-    )
+def sentence(
+    record: Record, errata: Sequence[Erratum] = (), launches: Sequence[Record] = ()
+) -> str:
+    """What was measured, over all `launches` where there are several, and under which conditions,
+    with its errata, for a text; without ratios that may not lead."""
+    results = "; ".join(_result(record, arm, errata, launches) for arm in record.arms)
+    several = len(launches) > 1
+    confidence = CONFIDENCE if several else ONE_LAUNCH_CONFIDENCE
+    said = _conditions(record, errata, launches)
+    inside = "; ".join([f"{100 * confidence:g} % intervals", *said])
+    over = f" over {len(launches)} launches" if several else ""
     return visible(
-        f"On {conditions.machine(record.context)}, a step of {_subject(record)} took: {results}"
-        f" ({inside})."
+        f"On {conditions.machine(record.context)}, a step of {_subject(record)} took{over}:"
+        f" {results} ({inside})."
     )
 
 
 def over_runs(record: Record, of_model: Iterable[Record], choice: Choice = NOTHING_KNOWN) -> str:
-    """What all runs of the record's model say of its arms, for a text; empty where none says what
-    may lead.
+    """What several runs of the record's model say of its arms, for a text; empty where none says
+    what may lead.
 
     `of_model` are records of its technique on its model.
     """
@@ -81,6 +102,7 @@ def over_runs(record: Record, of_model: Iterable[Record], choice: Choice = NOTHI
         for name, figure in figures
         if name != baseline.name
         and figure is not None
+        and figure.of_model
         and figure.decides
         and not why_not_deciding(
             figure.records, (name, baseline.name), known_errors(figure.records, choice.errata)
@@ -97,7 +119,7 @@ def over_runs(record: Record, of_model: Iterable[Record], choice: Choice = NOTHI
 def _figure(figure: ModelFigure, record: Record) -> str:
     """`5.31× [5.02, 5.61], 12 runs, 9 cards; the record's own run 5.40× [5.38, 5.42]`."""
     run = figure.run_of([record])
-    if not figure.of_model or run is None:
+    if run is None:
         return figure.shown
     return f"{figure.shown} (this one run {text.speedup(run.value)})"
 
@@ -109,7 +131,7 @@ def _subject(record: Record) -> str:
     return f"{duet}{record.technique}{case}{regime}"
 
 
-def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
+def _conditions(record: Record, errata: Sequence[Erratum], launches: Sequence[Record]) -> list[str]:
     context = record.context
     gpu = context.gpu
     parts = [
@@ -120,32 +142,38 @@ def _conditions(record: Record, errata: Sequence[Erratum]) -> list[str]:
         conditions.pairs(context.versions),
         f"gpulift at commit {conditions.commit(context.build)}",
         conditions.planted(record),
-        _throttle(record),
-        *dict.fromkeys(f"known error: {one.short}" for one in errata),
+        _throttle(launches or [record]),
+        *dict.fromkeys(f"known error {one.name}: {one.short}" for one in errata),
     ]
     return [part for part in parts if part]
 
 
-def _throttle(record: Record) -> str:
+def _throttle(records: Sequence[Record]) -> str:
     """What held the clock down, or that nobody knows; empty where nothing did."""
-    seen = throttle_of([record])
-    return f"throttle {seen.words}" if record.telemetry and seen.data != [] else ""
+    seen = throttle_of(records)
+    told = any(one.telemetry for one in records) and seen.data != []
+    return f"throttle {seen.words}" if told else ""
 
 
-def _result(record: Record, arm: Arm, errata: Sequence[Erratum]) -> str:
-    time = arms.step_time(record, arm)
+def _result(record: Record, arm: Arm, errata: Sequence[Erratum], launches: Sequence[Record]) -> str:
+    time = arms.step_time(record, arm, launches)
     if not time:
         return f"{arm.name} {arm.outcome}"
     baseline = arms.baseline_of(record)
     if arms.is_ceiling(record) or baseline is None:
-        return ", ".join([f"{arm.name} {time}", *arms.rates(record, arm)])
+        return ", ".join([f"{arm.name} {time}", *arms.rates(record, arm, launches)])
     against = "the baseline"
     if arm.name != baseline.name:
-        why_not = why_not_deciding([record], (arm.name, baseline.name), errata)
-        against = f"its ratio withheld: {why_not}" if why_not else arms.speedup(record, arm)
-    items = arms.rates(record, arm)[-1:] if arm.cost and arm.cost.item else []
+        why_not = why_not_deciding(launches or [record], (arm.name, baseline.name), errata)
+        against = (
+            f"its ratio withheld: {why_not}" if why_not else arms.speedup(record, arm, launches)
+        )
+    items = arms.rates(record, arm, launches)[-1:] if arm.cost and arm.cost.item else []
     joules = [one] if (one := arms.energy(record, arm)) and arm.cost and arm.cost.item else []
-    bound = bound_of([record], arm.name)
+    joules = [
+        f"{one} of {conditions.launch(record)}" for one in joules if len(launches) > 1
+    ] or joules
+    bound = bound_of(launches or [record], arm.name)
     waits = [f"bound by the {bound.shown}"] if bound.kind == HOST else []
     return ", ".join([f"{arm.name} {time}", *items, *joules, *waits, against or "no ratio"])
 

@@ -10,7 +10,7 @@ import typer
 
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.errata import FILE as ERRATA
-from gpulift.analysis.errata import Erratum, errata_of, read_errata
+from gpulift.analysis.errata import Erratum, errata_of, known_errors, read_errata
 from gpulift.analysis.model_records import files_at, records_of_models
 from gpulift.commands import citation as citations
 from gpulift.commands import counters as counted
@@ -93,14 +93,15 @@ def _count(subject: counted.Subject, gpu: int | None, as_json: bool) -> NoReturn
 
 
 def cite(wanted: Id, places: Places = None) -> None:
-    """A BibTeX entry of one record, a sentence with its conditions, and what all runs say."""
+    """A BibTeX entry of a record's case, a sentence of its launches, and what several runs say."""
     record = _find(wanted, places)
     citations.require_result(record)
     choice = choice_of(results_folder())
-    errata = errata_of(record, choice.errata)
+    launches = citations.launches_of(record)
+    errata = known_errors(launches, choice.errata)
     texts = (
-        citations.bibtex(record, errata),
-        citations.sentence(record, errata),
+        citations.sentence(record, errata, launches),
+        citations.bibtex(record, errata, launches),
         citations.over_runs(record, _of_model(record, places), choice),
     )
     typer.echo("\n\n".join(one for one in texts if one))

@@ -140,8 +140,10 @@ def gate(
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
-            help="Of a command: wall (the default), stdout:REGEX with a group (else on stderr), or"
-            " FILE.json:PATH; lower is better; may be repeated.",
+            help="Of a command: wall (the default); cpu or instructions, of all that it starts,"
+            " less noisy, but no elapsed time, so that a change that only waits is not seen;"
+            " stdout:REGEX with a group (else on stderr); FILE.json:PATH. Lower is better; may be"
+            " repeated.",
         ),
     ] = None,
     higher: Annotated[

@@ -22,10 +22,20 @@ from gpulift.gate import conditions, job_output
 from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
 from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Origin, Row, Setup, save
 from gpulift.gate.git import of_no_git
+from gpulift.gate.instructions import counting
 from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, environment_of
 from gpulift.gate.judge import GateResult, judge
 from gpulift.gate.measure import Budget, Gate, measure
-from gpulift.gate.metrics import WALL, Finished, Metric, NoNumberError, Reading, Untimed, read_all
+from gpulift.gate.metrics import (
+    INSTRUCTIONS,
+    WALL,
+    Finished,
+    Metric,
+    NoNumberError,
+    Reading,
+    Untimed,
+    read_all,
+)
 from gpulift.gate.pairs import Run
 from gpulift.gate.repositories import Repository, cache_folder
 from gpulift.gate.same import Outputs
@@ -199,8 +209,17 @@ def _job(asked: JobAsked, environment: Mapping[str, str]) -> Job:
                 f"two metrics are called {twice}: name the group of one, as in (?P<loss>...)"
             )
         suite = Path(doors.command[0]).name
+        counted = INSTRUCTIONS in (metric.source for metric in metrics)
+        with counting(counted):  # refuses it before a set-up is run
+            pass
         return Job(
-            suite, doors.command, lambda run: read_all(metrics, run), limit_s, slowed, asked.same
+            suite,
+            doors.command,
+            lambda run: read_all(metrics, run),
+            limit_s,
+            slowed,
+            asked.same,
+            counted,
         )
     if asked.metrics:
         raise GpuliftError("--metric is for a command behind --; these tools say their own numbers")

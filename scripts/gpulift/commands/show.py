@@ -36,7 +36,7 @@ def lines(record: Record, width: int = terminal.PIPED, errata: Sequence[Erratum]
     facts = partial(_facts, width)
     shown = [record.citation, *facts(_subject(record))]
     for one in errata:
-        head = textwrap.wrap(f"Known error: {visible(one.short)}", width)
+        head = textwrap.wrap(f"Known error {one.name}: {visible(one.short)}", width)
         shown += ["", *head, *facts(_erratum(one))]
     for arm in record.arms:
         role = "control" if record.is_control(arm.name) else arm.role

@@ -12,12 +12,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from gpulift.analysis import arms, prediction
-from gpulift.commands import verify_file
+from gpulift.commands import citation, verify_file
 from gpulift.commands.citing import Places
 from gpulift.commands.shared import Gpu, Out, options_given, print_json
 from gpulift.commands.verified import Verification, as_dict, lines, table
 from gpulift.engine import machine, measuring
-from gpulift.engine.again import axes_of, filter_of
+from gpulift.engine.again import axes_of, command_again, filter_of
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground import errors
 from gpulift.ground.arguments import Json
@@ -32,6 +32,7 @@ from gpulift.verdicts.comparability import differences
 
 LEAST_LAUNCHES = 3
 NONE = "none"
+BENCH = "bench/"  # what `bench` measured
 OF_RECORD = {"places": "--results", "launches": "--launches", "out": "--out"}
 OF_FILE = {"again": "--again", "as_markdown": "--markdown", "as_line": "--line"}
 
@@ -144,14 +145,7 @@ def launches_of(record: Record) -> tuple[Record, ...]:
         raise GpuliftError(
             visible(f"{record.citation} holds no figure to verify, it is {record.outcome}{because}")
         )
-    run = read_results([record.file])[0]
-    then = tuple(
-        one
-        for one in run.records
-        if one.subject == record.subject
-        and one.outcome == "ok"
-        and (one.method, one.context) == (record.method, record.context)
-    )
+    then = citation.launches_of(record)
     if not prediction.can_predict(then):
         raise GpuliftError(
             f"inconclusive: {record.citation} is of a run with one launch of this case, which"
@@ -169,13 +163,29 @@ def require_same_work(record: Record, context: Context, catalogue: Sequence[Tech
     """
     info = next((one for one in catalogue if one.id == record.technique), None)
     if info is None:
-        raise _not_comparable([f"technique {record.technique} (not in this build)"])
+        raise _not_comparable(
+            [f"technique {record.technique} (not in this build)"], _instead(record)
+        )
+    gone = _of_another_case(record, info)
+    if gone:
+        raise _not_comparable(
+            [*_of_another_machine(record, context, info), *gone], _instead(record)
+        )
     told = info.told_not_here(context)
     if told:
         raise GpuliftError(f"{record.technique} cannot run here: {told}", NOTHING_RAN)
-    found = [*_of_another_machine(record, context, info), *_of_another_case(record, info)]
+    found = _of_another_machine(record, context, info)
     if found:
         raise _not_comparable(found)
+
+
+def _instead(record: Record) -> str:
+    """What measures a case again that this build does not have."""
+    if record.technique.startswith(BENCH):
+        return f"; {command_again(record)} measures it again"
+    commit = record.context.build.commit
+    at = f"git checkout {commit} has it as it was, " if commit else ""
+    return f"; {at}./gpulift list {record.technique} tells today's cases"
 
 
 def options_again(record: Record, launches: int, gpu: int | None) -> measuring.Options:
@@ -284,5 +294,5 @@ def _difference(fact: str, then: object, now: object) -> str:
     return f"{fact} ({then} then, {now} here)"
 
 
-def _not_comparable(found: Sequence[str]) -> GpuliftError:
-    return GpuliftError(visible(f"not comparable: {', '.join(found)}"), NOT_COMPARABLE)
+def _not_comparable(found: Sequence[str], instead: str = "") -> GpuliftError:
+    return GpuliftError(visible(f"not comparable: {', '.join(found)}{instead}"), NOT_COMPARABLE)

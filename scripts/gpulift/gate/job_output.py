@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from gpulift.gate import output
 from gpulift.gate.evidence import BASE, CASES, HEAD, Row, launch_folders
 from gpulift.gate.judge import GateResult, RowResult
 from gpulift.gate.launches import GateRecords
-from gpulift.gate.metrics import Reading
+from gpulift.gate.metrics import INSTRUCTIONS, NOT_TIME, WALL, Reading
 from gpulift.gate.pairs import PairedLaunch, read_launch
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
@@ -34,6 +35,7 @@ NONE = "–"
 MOST_ROWS = 100  # of a table: a comment of GitHub holds 65,536 characters
 SLOW_START, SLOW_START_S = 5.0, 0.2  # times the later runs: a first one did what they did not
 MOST_LAUNCHES = 1000  # that are ever advised
+OF_CONTROLS = 24  # launches, and as many more where they vary
 BUSY_CORES = 0.5  # of others, from which on a run is said to have been disturbed
 MEASURE = "value"  # in Bencher's format, of a number without a unit
 LATENCY = "latency"  # there, in nanoseconds
@@ -110,8 +112,7 @@ def lines(result: GateResult, folder: Path) -> Iterator[str]:
         for one in result.rows:
             if one.verdict.verdict == word:
                 yield f"{word:<13}{one.row.arm}: {_told(one, numbers.get(one.row))}"
-    yield from untold(result)
-    yield from _disturbed(result, launches)
+    yield from _noted(result, numbers, launches)
     for control in result.controls:
         yield f"control {control.name}: {control.state}: {control.said}"
 
@@ -131,7 +132,7 @@ def markdown(result: GateResult, folder: Path) -> Iterator[str]:
             f"<details><summary>{text.counted(len(rest), 'row')} without a change</summary>",
         )
         yield from (*_table(rest, numbers), "", "</details>")
-    more = [*untold(result), *_disturbed(result, launches)]
+    more = [*_noted(result, numbers, launches)]
     more += [f"control {c.name} {c.state}: {c.said}" for c in result.controls if not c.passed]
     for line in more:
         yield from ("", line)
@@ -178,7 +179,20 @@ def as_json(result: GateResult, folder: Path) -> dict[str, Any]:
     return document
 
 
-def untold(result: GateResult) -> Iterator[str]:
+def _noted(
+    result: GateResult, numbers: Mapping[Row, Figures], launches: Sequence[PairedLaunch]
+) -> Iterator[str]:
+    """What numbers that are no times do not see, what could not be told, and what disturbed it."""
+    for unit, note in NOT_TIME.items():
+        if any(one.base.unit == unit for one in numbers.values()):
+            yield note
+    yield from untold(result, launches)
+    if result.counts[INCONCLUSIVE] and {row.arm for row in numbers} == {WALL}:
+        yield "--metric cpu may tell it: other processes disturb CPU seconds less than the clock"
+    yield from _disturbed(result, launches)
+
+
+def untold(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator[str]:
     """What could not be told, with how many launches, and what would tell it."""
     open_rows = [one for one in result.rows if one.verdict.verdict == INCONCLUSIVE]
     if not open_rows:
@@ -186,19 +200,22 @@ def untold(result: GateResult) -> Iterator[str]:
     rows = text.counted(len(open_rows), "row")
     most = max(len(one.first) + len(one.second) for one in open_rows)
     yield f"{rows} could not be told with {most} launches"
-    needed = [
-        count
-        for one in open_rows
-        if (difference := one.verdict.difference)
-        and (
-            count := difference.launches_to_see(
-                AIM * one.margins.least, result.plan.look_alpha, one.margins.least, MOST_LAUNCHES
-            )
-        )
-    ]
-    if needed:
-        aim = percent(AIM * max(one.margins.least for one in open_rows))
-        yield f"{max(needed)} launches would tell {aim}"
+    alpha, needed, aim = result.plan.look_alpha, list[int | None](), 0.0
+    for one in open_rows:
+        if difference := one.verdict.difference:
+            least = one.margins.least
+            aim = max(aim, AIM * least)
+            needed.append(difference.launches_to_see(AIM * least, alpha, least, MOST_LAUNCHES))
+    counts = [count for count in needed if count]
+    if len(counts) < len(needed):
+        yield f"{MOST_LAUNCHES} launches would not tell {percent(aim)}: --threshold asks for less"
+    elif counts:
+        runs = [
+            run for launch in launches for pair in launch.pairs for run in (pair.base, pair.head)
+        ]
+        each_s = sum(run.seconds for run in runs) / len(launches)
+        minutes = math.ceil((max(counts) + OF_CONTROLS) * each_s / 60)
+        yield f"{max(counts)} launches would tell {percent(aim)}: --budget {minutes}m"
 
 
 def _disturbed(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator[str]:
@@ -249,4 +266,6 @@ def _factor(one: Figures) -> str:
 def _shown(read: Reading) -> str:
     if read.unit == "s":
         return text.seconds(read.value)
+    if read.unit == INSTRUCTIONS:
+        return text.rate(read.value, read.unit)
     return f"{read.value:.4g}{' ' if read.unit else ''}{read.unit}"

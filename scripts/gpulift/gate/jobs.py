@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpulift.gate.evidence import BASE, HEAD, batch_folder
+from gpulift.gate.instructions import counting
 from gpulift.gate.load import CoreTimes, busy_elsewhere
 from gpulift.gate.measure import Batch, Budget, BudgetOver
 from gpulift.gate.metrics import Finished, NoNumberError, Reading, Untimed
@@ -57,6 +58,7 @@ class Job:
     limit_s: float
     slowed: tuple[str, ...] = ()  # the command with a slow-down in its work, if there is one
     same: Outputs | None = None  # what all runs but those must have alike
+    counted: bool = False  # whether their instructions are
 
 
 class RunFailed(Exception):
@@ -71,21 +73,29 @@ def run_once(job: Job, side: JobSide, out: Path, left_s: float) -> Run:
     limit_s, began_ns = min(job.limit_s, left_s), time.time_ns()
     before = CoreTimes.now()
     try:
-        done = run_to_end(command, limit_s, side.folder, side.environment, alone=True)
+        with counting(job.counted) as count:
+            done = run_to_end(command, limit_s, side.folder, side.environment, alone=True)
+            instructions = count()
     except subprocess.TimeoutExpired:
         if left_s <= job.limit_s:
             raise BudgetOver from None
         raise RunFailed(f"has not ended in {job.limit_s:g} s (--timeout)") from None
     except OSError as error:
         raise not_started(command[0], side.folder, side.environment, error) from None
-    busy = busy_elsewhere(before, CoreTimes.now(), done.seconds)
+    except NoNumberError as error:
+        raise RunFailed(str(error)) from None
+    after = CoreTimes.now()
+    cpu_s = after.children_s - before.children_s
+    busy = busy_elsewhere(before, after, done.seconds)
     if done.code != 0:
         said = visible(" ".join(f"{text_of(done.printed)} {text_of(done.errors)}".split()))
         said = said if len(said) <= LAST_LETTERS else f"…{said[-LAST_LETTERS:]}"
         how = f"signal {-done.code}" if done.code < 0 else f"code {done.code}"
         raise RunFailed(f"ended with {how}" + (f": {said}" if said else ""))
     printed, errors = text_of(done.printed), text_of(done.errors)
-    run = Finished(done.seconds, printed, errors, side.folder, out, began_ns - TICK_NS)
+    began_ns -= TICK_NS
+    ended = (done.seconds, printed, errors, side.folder, out, began_ns, cpu_s, instructions)
+    run = Finished(*ended)
     try:
         rows = job.read(run)
     except NoNumberError as error:

@@ -194,7 +194,7 @@ def judge(evidence: Evidence) -> GateResult:
         controls.append(_end_control(evidence))
     if any(one.verdict.verdict != SKIPPED for one in rows):
         controls += [rows_control(evidence), *hardware_control(evidence)]
-    if sound(evidence):  # else no verdict rests on times, and there is no row for a control
+    if needs_controls(evidence):
         controls.append(null_control(evidence))
         if controls[-1].passed:
             controls.append(planted_control(evidence))
@@ -212,6 +212,16 @@ def sound(evidence: Evidence) -> list[Row]:
         for row in evidence.setup.measurable
         if (first := held.get(row, ())) and len(values(first)) == len(first)
     ]
+
+
+def needs_controls(evidence: Evidence) -> bool:
+    """Whether a verdict rests on times: there is a row for a control then. In a gate of a command
+    in which nothing was told, none does."""
+    rows, plan = sound(evidence), plan_of(evidence)
+    if evidence.setup.mode != COMMANDS or evidence.setup.null_rows:
+        return bool(rows)
+    judged = (_judge_row(row, evidence.cases, evidence.setup, plan).verdict for row in rows)
+    return any(one.verdict != INCONCLUSIVE or one.unconfirmed for one in judged)
 
 
 def plan_of(evidence: Evidence) -> GatePlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +34,7 @@ from gpulift.gate.judge import (
     choose_null_rows,
     control_rows,
     hardware_control,
+    needs_controls,
     next_look,
     next_screen,
     null_control,
@@ -43,6 +45,7 @@ from gpulift.gate.judge import (
     rows_control,
     sound,
 )
+from gpulift.gate.reach import why_stop
 from gpulift.ground.errors import GpuliftError
 from gpulift.verdicts.decision import GatePlan, percent
 
@@ -169,7 +172,8 @@ def _measure_in_time(gate: Gate, setup: Setup) -> Evidence:
     if not setup.measurable:
         return evidence
     evidence = _screen_cases(gate, evidence)
-    if _all_pass(gate, [rows_control(evidence), *hardware_control(evidence)]) and sound(evidence):
+    sure = _all_pass(gate, [rows_control(evidence), *hardware_control(evidence)])
+    if sure and needs_controls(evidence):
         evidence = _judge_by_controls(gate, evidence)
     return _ask_base_alone(gate, evidence)
 
@@ -248,13 +252,15 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
         if not noisy:
             continue
         more = gate.taker.cost(len(noisy), look - before)
-        if not gate.budget.allows(more + kept):
+        allows = partial(_allows, gate, len(noisy), kept)
+        why = why_stop(noisy, series, evidence, (before, *plan.screens), allows)
+        if why or not allows(look - before):
+            more_s, kept_s = gate.budget.estimate_s(more), gate.budget.estimate_s(kept)
             gate.say(
-                f"the budget ends here: {len(noisy)} of {series} vary too much for {before}"
-                f" launches, and {look} launches of each would take"
-                f" {gate.budget.estimate_s(more):.0f} s more, with"
-                f" {gate.budget.estimate_s(kept):.0f} s to keep for the controls and"
-                f" {max(0.0, gate.budget.left_s()):.0f} s left"
+                why
+                or f"the budget ends here: {len(noisy)} of {series} vary too much for {before}"
+                f" launches; {look} of each would take {more_s:.0f} s more, with {kept_s:.0f} s to"
+                f" keep for the controls and {max(0.0, gate.budget.left_s()):.0f} s left"
             )
             if series == CASES:
                 return evidence
@@ -263,6 +269,11 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
         gate.say(f"screen: {len(noisy)} of {series} vary, {look} launches in all")
         evidence = _stage(gate, evidence, series, 1, noisy, range(before, look))
     return evidence
+
+
+def _allows(gate: Gate, rows: int, kept: int, launches: int) -> bool:
+    """Whether there is time for so many more of so many rows, and for what is kept."""
+    return gate.budget.allows(gate.taker.cost(rows, launches) + kept)
 
 
 def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
@@ -296,10 +307,13 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
         if not open_rows:
             continue
         more = gate.taker.cost(len(open_rows), look - before)
-        if not gate.budget.allows(more + kept):
+        allows = partial(_allows, gate, len(open_rows), kept)
+        why = why_stop(open_rows, series, evidence, (before, *plan.looks), allows)
+        if why or not allows(look - before):
             needed_s = gate.budget.estimate_s(more)
             gate.say(
-                f"the budget ends here: confirming {len(open_rows)} of {series} would take"
+                why
+                or f"the budget ends here: confirming {len(open_rows)} of {series} would take"
                 f" {needed_s:.0f} s more, and {max(0.0, gate.budget.left_s()):.0f} s are left"
                 + (" with the planted control still to come" if kept else "")
             )
@@ -315,8 +329,9 @@ def _launches_to_come(gate: Gate, evidence: Evidence, series: str) -> int:
     """Of one row, for the controls that follow after what is measured now."""
     controls = {CASES: 2, NULL: 1}.get(series, 0) if not evidence.setup.planted_size else 0
     rows = min(NULL_ROWS, len(evidence.setup.measurable))
-    # How long a command takes is known less well than how long windows do.
-    spare = 2 if evidence.setup.mode == COMMANDS else 1
+    # How long a command takes is known less well than how long windows do; while nothing is told
+    # that controls would have to hold, the rows need the time more.
+    spare = 2 if evidence.setup.mode == COMMANDS and needs_controls(evidence) else 1
     return spare * controls * gate.taker.cost(rows, _launches_of_control())
 
 

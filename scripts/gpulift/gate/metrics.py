@@ -1,4 +1,5 @@
-"""Numbers of a run of somebody's command: its wall time, what it prints, what it writes."""
+"""Numbers of a run of somebody's command: its wall time, what its processes did, what it prints,
+what it writes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
 from gpulift.records.values import LARGEST, Positive
 
-WALL = "wall"
+WALL, CPU, INSTRUCTIONS = "wall", "cpu", "instructions"
+CPU_UNIT = "CPU s"
+OF_RUN = {WALL: "s", CPU: CPU_UNIT, INSTRUCTIONS: INSTRUCTIONS}  # their units
+NOT_TIME = {  # what is said of a unit
+    CPU_UNIT: "CPU seconds, not elapsed time: a change that only waits, as for a disk or a GPU, or"
+    " that uses more cores at once, is not seen",
+    INSTRUCTIONS: "instructions of user code, not time: a change that waits, misses caches or is"
+    " the kernel's work is not seen",
+}
 STDOUT = "stdout:"
 STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d+\])*")
@@ -45,8 +54,8 @@ class Untimed:
 @dataclass(frozen=True)
 class Finished:
     """A run that ended well: seconds from start to end, what it printed and wrote to stderr, the
-    folder it ran in, the file that it was told to write (`{out}`), and when it began by the clock
-    of files (ns)."""
+    folder it ran in, the file that it was told to write (`{out}`), when it began by the clock
+    of files (ns), and CPU seconds and instructions of it with all that it started."""
 
     seconds: float
     printed: str
@@ -54,17 +63,20 @@ class Finished:
     folder: Path
     out: Path
     began_ns: int
+    cpu_s: float = 0.0
+    instructions: float = 0.0
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a run: `wall`, `stdout:REGEX` or `FILE.json:PATH`; `higher`: more is better."""
+    """One number of a run: `wall`, `cpu`, `instructions`, `stdout:REGEX` or `FILE.json:PATH`;
+    `higher`: more is better."""
 
     source: str
     higher: bool = False
 
     def __post_init__(self) -> None:
-        if self.source == WALL:
+        if self.source in OF_RUN:
             return
         if self._printed:
             self._pattern()
@@ -72,15 +84,15 @@ class Metric:
         file, _, what = self.source.rpartition(":")
         if not file or not PATH.fullmatch(what):
             raise GpuliftError(
-                f"--metric {self.source!r}: give {WALL}, {STDOUT}REGEX with one group, or"
-                " FILE.json:PATH such as out.json:train.step_ms or out.json:runs[0].loss"
+                f"--metric {self.source!r}: give {', '.join(OF_RUN)}, {STDOUT}REGEX with one"
+                " group, or FILE.json:PATH such as out.json:train.step_ms or out.json:runs[0].loss"
             )
 
     @property
     def name(self) -> str:
-        """`wall`, the group's name or the words before it, the last words of a path."""
-        if self.source == WALL:
-            return WALL
+        """`wall` or the like, the group's name or the words before it, a path's last words."""
+        if self.source in OF_RUN:
+            return self.source
         if not self._printed:
             return self.source.rpartition(":")[2]
         pattern = self._pattern()
@@ -90,8 +102,9 @@ class Metric:
 
     def read(self, run: Finished) -> Reading:
         """The number of a run. Raises NoNumberError."""
-        if self.source == WALL:
-            return Reading(run.seconds, "s")
+        if self.source in OF_RUN:
+            numbers = {WALL: run.seconds, CPU: run.cpu_s, INSTRUCTIONS: run.instructions}
+            return Reading(numbers[self.source], OF_RUN[self.source])
         value, unit = self._of_text(run) if self._printed else self._of_file(run)
         return Reading(value, unit, self.higher)
 

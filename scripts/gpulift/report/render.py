@@ -54,7 +54,7 @@ def _errors(context: Context, records: Sequence[Record]) -> Markup:
 @pass_context
 def _error_names(context: Context, records: Sequence[Record]) -> str:
     """` E1 E3`, for Markdown."""
-    return "".join(f" E{number}" for number in context["doubts"].errors(records))
+    return "".join(f" {one.name}" for one in context["doubts"].known(records))
 
 
 def _caption(alt: str) -> str:

@@ -308,7 +308,7 @@ def runs(records: Sequence[Record], doubts: Doubts) -> Markup:
 def error_links(records: Sequence[Record], doubts: Doubts) -> Markup:
     """`E1 E3`, each leads to a known error that any of the records has."""
     link = Markup('<a class="err" href="#e-{0}" title="known error: {1}">E{0}</a>')
-    links = (link.format(one, doubts.errata[one - 1].short) for one in doubts.errors(records))
+    links = (link.format(one.number, one.short) for one in doubts.known(records))
     return Markup(" ").join(links)
 
 

@@ -115,7 +115,7 @@ def test_a_machine_without_a_gpu_has_a_price_and_no_joules(root: Path, capfd: SH
 def test_a_speedup_that_an_erratum_withholds_is_not_shown(root: Path, capfd: SHOWN) -> None:
     training(root / "results")
     cells = "".join(f'{key} = "it is wrong"\n' for key in TEXTS)
-    errata = f'[[errata]]\n{cells}runs = ["*"]\nleads = false\n'
+    errata = f'[[errata]]\nnumber = 1\n{cells}runs = ["*"]\nleads = false\n'
     (root / "results" / "errata.toml").write_text(errata, "utf-8")
     assert [one["speedup"] for one in as_json(capfd)] == [None, None]
     assert cli.main(["cost"]) == OK

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from gpulift import cli
 from gpulift.analysis import errata
 from gpulift.analysis.choice import Choice
+from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.errata import Erratum, errata_of, read_errata
 from gpulift.commands.citation import bibtex, over_runs, sentence
 from gpulift.commands.show import lines
@@ -28,6 +31,7 @@ RESULTS = CHECKOUT / "results"
 RUN = Path("results/nvidia-h200/2026-11-21-abc1234")
 ENTRY = """
 [[errata]]
+number = 7
 short = "memory_{of} is too large"
 runs = ["nvidia-h200/2026-11-21-abc*"]
 records = "some records"
@@ -123,6 +127,9 @@ def test_a_duet_has_the_arm_that_it_compares(tmp_path: Path) -> None:
         (ENTRY.replace("runs =", "runs = 1 #"), "runs must be"),
         (ENTRY + 'leads = "no"', "leads must be bool, not str"),
         (ENTRY.replace("runs =", "#"), r"errata\[0\].runs is missing"),
+        (ENTRY.replace("number = 7", ""), "number 0 must be one entry's own"),
+        (ENTRY + ENTRY, "number 7 must be one entry's own"),
+        (ENTRY.replace("7", "1.5"), r"errata\[0\].number must be"),
     ],
 )
 def test_what_is_no_erratum_is_named(tmp_path: Path, text: str, words: str) -> None:
@@ -137,11 +144,11 @@ def test_without_a_file_nothing_is_known(tmp_path: Path) -> None:
 def test_it_is_said_where_a_record_is_shown_and_cited(tmp_path: Path) -> None:
     one = [erratum(tmp_path)]
     shown = "\n".join(lines(record(), errata=one))
-    assert "Known error: memory_{of} is too large" in shown
+    assert "Known error E7: memory_{of} is too large" in shown
     assert "what is wrong" in shown
     assert "mended" in shown
-    assert "; known error: memory_{of} is too large)." in sentence(record(), one)
-    assert r"known error: memory\_\textbraceleft{}of\textbraceright{} is too" in bibtex(
+    assert "; known error E7: memory_{of} is too large)." in sentence(record(), one)
+    assert r"known error E7: memory\_\textbraceleft{}of\textbraceright{} is too" in bibtex(
         record(), one
     )
 
@@ -158,7 +165,7 @@ def test_a_ratio_that_an_error_withholds_is_not_cited(tmp_path: Path) -> None:
     cited = sentence(record(), withheld)
     assert "µs [99.86, 100.1], its ratio withheld: known error (" in cited
     assert "×" not in cited
-    assert "; known error: memory_{of} is too large)." in cited
+    assert "; known error E7: memory_{of} is too large)." in cited
     assert over_runs(of_model[0], of_model, Choice(errata=(replace(every, leads=False),))) == ""
 
 
@@ -185,7 +192,7 @@ def test_the_commands_read_the_errata_of_the_checkout(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([command, record().id]) == 0
-    assert "nown error: memory_{of} is too large" in capsys.readouterr().out
+    assert "nown error E7: memory_{of} is too large" in capsys.readouterr().out
 
 
 def test_errata_that_cannot_be_read_are_an_error(
@@ -194,6 +201,44 @@ def test_errata_that_cannot_be_read_are_an_error(
     write(checkout / "results", "[[errata]")
     assert cli.main(["cite", record().id]) == USAGE
     assert "errata.toml: not TOML" in capsys.readouterr().err
+
+
+def test_an_erratum_keeps_its_number_when_others_come_and_go(tmp_path: Path) -> None:
+    newer, gone = (ENTRY.replace("7", number) for number in ("9", "8"))
+    for text, names in ((newer + gone + ENTRY, ["E9", "E8", "E7"]), (newer + ENTRY, ["E9", "E7"])):
+        known = read_errata(write(tmp_path, text))
+        assert [one.name for one in known] == names
+        doubts = Doubts(known, {record().id: known[::-1]})
+        assert [one.name for one in doubts.known([record()])] == names
+
+
+# Of those that were there when numbers came: one that is another's breaks what cites it.
+NUMBERED = {
+    58: "folders in the environment can be guessed from their hashes",
+    57: "started_at is when the case ended",
+    1: "GPT-2's steps were measured while others kept 42 cores and more of the host busy",
+}
+
+
+def test_committed_errata_have_the_numbers_that_they_were_given() -> None:
+    numbers = {one.number: one.short for one in read_errata(RESULTS / errata.FILE)}
+    assert [*numbers] == sorted(numbers, reverse=True), "newest first"
+    assert {number: numbers[number] for number in NUMBERED} == NUMBERED
+
+
+def test_every_erratum_that_a_text_cites_is_there() -> None:
+    known = {one.number for one in read_errata(RESULTS / errata.FILE)}
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md", "*.toml", "*.py", "*.j2"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        check=True,
+    )
+    for name in listed.stdout.decode().split():
+        text = (CHECKOUT / name).read_text(encoding="utf-8")
+        cited = re.findall(r"(?:ERRATA\.md#e|[Kk]nown error E|[Ee]rrat(?:um|a) E?)(\d+)\b", text)
+        if name != Path(__file__).relative_to(CHECKOUT).as_posix():
+            assert known.issuperset(map(int, cited)), name
 
 
 def test_the_table_is_that_of_the_committed_errata() -> None:

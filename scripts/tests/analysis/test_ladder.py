@@ -135,7 +135,9 @@ def test_joules_and_money_are_there_where_they_are_known() -> None:
 def test_what_an_erratum_withholds_is_not_said(tmp_path: Path) -> None:
     cells = "".join(f'{key} = "x"\n' for key in TEXTS)
     file = tmp_path / "errata.toml"
-    file.write_text(f'[[errata]]\n{cells}runs = ["*"]\nleads = false\ntechniques = "ladder"\n')
+    file.write_text(
+        f'[[errata]]\nnumber = 1\n{cells}runs = ["*"]\nleads = false\ntechniques = "ladder"\n'
+    )
     made = summary(climbed())
     found = ladder(climbed(), doubts=doubts_of([made], read_errata(file)))
     assert {one.before.why_not for one in found.rungs if one.before} == {KNOWN_ERROR}

@@ -35,8 +35,10 @@ def test_the_entry_has_key_title_year_and_conditions() -> None:
         f"@misc{{gpulift:nvidia-h200/{one.id},\n"
         "  title = {{transfer/pinned\\_copy, direction h2d, 64 KiB, burst regime on"
         " NVIDIA H200, measured with gpulift}},\n"
+        "  author = {{gpulift contributors}},\n"
         "  year = {2026},\n"
-        "  key = {gpulift},\n"
+        "  version = {commit abc1234},\n"
+        "  url = {https://github.com/OWNER/gpulift},\n"
         f"  note = {{gpulift:nvidia-h200/{one.id}; launch 1 of 3, 2026-11-21T03:59:59Z;"
         " GPU NVIDIA H200, card 1a2b3c4d; driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0;"
         " cublaslt 13.1.0; gpulift at commit abc1234; throttle sw\\_power\\_cap},\n"
@@ -102,6 +104,8 @@ def test_a_training_step_is_cited_with_its_items_and_joules() -> None:
     eager, graph = said.split("; ")[:2]
     assert "320 images/s, 64.0 J a step, 2.00 J per image, in an untimed window, the" in eager
     assert "640 images/s, 2.0" in graph
+    both = [read_record(sample.record("training/step", {"batch": 32}, arms, n)) for n in (0, 1)]
+    assert "in an untimed window of launch 1 of 3, the" in sentence(both[0], launches=both)
 
 
 def test_an_arm_that_was_skipped_is_named() -> None:
@@ -134,7 +138,9 @@ def test_no_name_closes_a_field_or_reaches_the_terminal() -> None:
     first, *fields, last = bibtex(one).splitlines()
     assert first == f"@misc{{{one.citation},"
     assert last == "}"
-    assert [field.split(" = ")[0].strip() for field in fields] == ["title", "year", "key", "note"]
+    assert [field.split(" = ")[0].strip() for field in fields] == [
+        *("title", "author", "year", "version", "url", "note")
+    ]
     for field in fields:
         assert field.isprintable()
         assert _depths(field.partition(" = ")[2]) == (0, True)
@@ -150,18 +156,24 @@ def _depths(value: str) -> tuple[int, bool]:
     return depth, closed == [len(value) - 2]
 
 
-def test_the_command_prints_entry_and_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_command_leads_with_all_launches_whichever_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], which: int
 ) -> None:
-    made = sample.launches(2, "transfer/copy", CASE, ARMS)  # that no committed erratum is of
+    quick = [sample.arm("pageable", 3e-4), sample.arm("pinned", 1e-4)]
+    made = [
+        sample.record("transfer/copy", CASE, arms, launch)
+        for launch, arms in enumerate((ARMS, quick))
+    ]
     sample.write(tmp_path, made)
-    assert cli.main(["cite", record_id(made[0])[:5], "--results", str(tmp_path)]) == 0
+    assert cli.main(["cite", record_id(made[which])[:5], "--results", str(tmp_path)]) == 0
+    first, *entry = capfd.readouterr().out.split("\n\n")
     both = [read_record(raw) for raw in made]
-    over = (
-        "Over runs on NVIDIA H200, against pageable: pinned"
-        f" {text.speedup(pair_of(both).speedup)}, one run."
-    )
-    assert capfd.readouterr().out == f"{bibtex(both[0])}\n\n{sentence(both[0])}\n\n{over}\n"
+    assert " took over 2 launches: pageable " in first
+    pair = text.speedup(pair_of(both).speedup)
+    assert pair in first
+    assert f" (95 % intervals; {both[which].citation}; launch {which + 1} of" in first
+    assert entry == [f"{bibtex(both[which])}\n"]  # and no line of runs, of which there is one
 
 
 def test_one_launch_alone_is_no_figure_over_runs() -> None:

@@ -147,6 +147,7 @@ def test_a_model_without_records_or_of_two_names_is_refused_as_it_was_typed(
 
 ERRATUM = f"""
 [[errata]]
+number = 1
 short = "copies were counted twice"
 runs = ["{H200}/2026-11-21-abc*"]
 records = "some"

@@ -72,7 +72,7 @@ def test_gains_are_those_of_this_model_in_the_checkout(root: Path) -> None:
     folder = results / "nvidia-h200" / "2026-11-21-abc1234"
     sample.write(folder, [*sample.launches(3, "a/fast", {"n": 1}, arms), *wrong])
     cells = "".join(f'{key} = "x"\n' for key in TEXTS)
-    errata = f'[[errata]]\n{cells}runs = ["*"]\nleads = false\ntechniques = "gpus"\n'
+    errata = f'[[errata]]\nnumber = 1\n{cells}runs = ["*"]\nleads = false\ntechniques = "gpus"\n'
     (results / "errata.toml").write_text(errata, "utf-8")
     here = read_record(wrong[0]).context
     assert listing.gains_here(INFOS, here) == {"a/fast": "2.00× ●●○"}

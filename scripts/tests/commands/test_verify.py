@@ -19,6 +19,7 @@ from gpulift.analysis import prediction
 from gpulift.analysis.prediction import INCONCLUSIVE, INSIDE, NOT_MEASURED, OUTSIDE, Answer
 from gpulift.commands import verify
 from gpulift.commands.verified import Verification, answer_text, as_dict, lines, table
+from gpulift.engine.again import command_again
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.ground import errors
 from gpulift.ground.errors import GpuliftError
@@ -297,9 +298,19 @@ def test_another_gpu_model_is_named() -> None:
 def test_a_missing_technique_case_arm_and_another_regime_are_named() -> None:
     record = copies(1)[0]
     other = TechniqueInfo("a/b", "", True, False, (), ())
+    today = (
+        "; git checkout abc1234 has it as it was, ./gpulift list transfer/pinned_copy tells today's"
+    )
     assert refusal(record, other) == (
-        "not comparable: technique transfer/pinned_copy (not in this build)",
+        f"not comparable: technique transfer/pinned_copy (not in this build){today} cases",
         errors.NOT_COMPARABLE,
+    )
+    gone = replace(PINNED, cases=())
+    assert today in refusal(record, gone)[0]
+    assert refusal(record, gone, sample.CPU_CONTEXT)[1] == errors.NOT_COMPARABLE, "no driver helps"
+    bench = replace(record, technique="bench/my_step")
+    assert refusal(bench)[0].endswith(
+        f"(not in this build); {command_again(bench)} measures it again"
     )
     changes: dict[str, dict[str, Any]] = {
         "case direction:h2d/bytes:65536 (not in this build)": {"cases": ()},

@@ -258,6 +258,7 @@ def test_only_csv_has_fewer_columns(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 ERRATUM = """
 [[errata]]
+number = 1
 short = "copies were counted twice"
 runs = ["nvidia-h200/wrong"]
 techniques = "^transfer/"

@@ -162,8 +162,8 @@ def test_a_budget_ends_a_screen_and_leaves_time_for_the_controls(
     (ended,) = (line for line in said if line.startswith("the budget ends here"))
     # Four more launches of two rows at 2.5 s, and of the 48 of the controls.
     assert ended == (
-        "the budget ends here: 2 of cases vary too much for 4 launches, and 8 launches of each"
-        " would take 20 s more, with 120 s to keep for the controls and 135 s left"
+        "the budget ends here: 2 of cases vary too much for 4 launches; 8 of each would take"
+        " 20 s more, with 120 s to keep for the controls and 135 s left"
     )
     assert not any(control.broken for control in result.controls)
 

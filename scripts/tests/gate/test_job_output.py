@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +89,33 @@ def test_what_runs_left_and_a_first_run_that_took_long_are_said(tmp_path: Path) 
     assert [line.partition(":")[0] for line in said if "first run" in line] == [
         "the first run of the head took 10 times as long as later ones, which alone are judged"
     ]
+
+
+def test_what_would_tell_what_could_not_be_told_and_what_numbers_mean(tmp_path: Path) -> None:
+    def said(base: Reading, scatter: float) -> list[str]:
+        folder = tmp_path / f"{base.unit} {scatter}"
+        setup = Setup(
+            "2", COMMANDS, "a", "b", "here", "", 1, (Row("x", "", base.unit),), least=0.01
+        )
+        save(folder, setup, {})
+        for number in range(4):
+            head = replace(base, value=base.value * (1 + scatter * (-1) ** number))
+            runs = (Run({base.unit: one}, 20.0) for one in (base, head))
+            launch = batch_folder(stage(folder, "cases", 1), range(number, number + 1))
+            write_launch(launch, PairedLaunch((Pair((BASE, HEAD), *runs),)))
+        return list(job_output.lines(judge(read_evidence(folder)), folder))
+
+    shown = said(Reading(1.5, "CPU s"), 0.03)
+    assert shown[1].startswith("inconclusive CPU s: 1.5 CPU s -> 1.499 CPU s, head / base 0.9995")
+    assert shown[2].startswith("CPU seconds, not elapsed time: a change that only waits, ")
+    assert shown[3] == "1 row could not be told with 4 launches"
+    launches, _, minutes = shown[4].partition(" launches would tell 2 %: --budget ")
+    assert minutes == f"{math.ceil((int(launches) + 24) * 40 / 60)}m"
+    shown = said(Reading(6.4e9, "instructions"), 0.5)
+    assert "6400 million instructions -> " in shown[1]
+    assert shown[2].startswith("instructions of user code, not time: ")
+    assert shown[4] == "1000 launches would not tell 2 %: --threshold asks for less"
+    shown = said(Reading(1.0, "wall"), 0.5)
+    assert (
+        "--metric cpu may tell it: other processes disturb CPU seconds less than the clock" in shown
+    )

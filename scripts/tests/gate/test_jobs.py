@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import struct
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpulift.gate import instructions
 from gpulift.gate.evidence import (
     BASE,
     CASES,
@@ -25,7 +28,7 @@ from gpulift.gate.evidence import (
 )
 from gpulift.gate.jobs import Job, Jobs, JobSide, RunFailed, environment_of, run_once
 from gpulift.gate.measure import Batch, Budget, BudgetOver
-from gpulift.gate.metrics import Metric, Reading, Untimed, read_all
+from gpulift.gate.metrics import Metric, NoNumberError, Reading, Untimed, read_all
 from gpulift.gate.pairs import Pair, PairedLaunch, Run, read_launch, write_launch
 from gpulift.ground.errors import GpuliftError, RecordError
 
@@ -121,6 +124,87 @@ def test_a_pair_that_fails_once_is_taken_again_and_said(tmp_path: Path) -> None:
     assert (dropped.side, dropped.reason) == (HEAD, "ended with code 3: broke")
     assert all(launch.log_ratio("loss") > 0 for launch in launches)
     assert [len(launch.pairs) for launch in launches] == [1, 1]
+
+
+SPIN = f"'{sys.executable}' -c 'import time\nwhile time.process_time() < 0.2: pass; '"
+
+
+@pytest.mark.parametrize(
+    ("script", "least_s", "most_s"),
+    [
+        (SPIN, 0.2, math.inf),
+        (f"{SPIN} & {SPIN} & wait", 0.4, math.inf),
+        (f"setsid sh -c \"({SPIN}; touch done) &\"; while [ ! -e done ]; do sleep 0.01; done",
+         0.2, math.inf),
+        ("sleep 0.5", 0.0, 0.4),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("source", ["cpu", "instructions"])
+def test_cpu_time_and_instructions_are_of_all_that_a_run_starts_and_of_no_waiting(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    script: str,
+    least_s: float,
+    most_s: float,
+) -> None:
+    counted = source == "instructions"
+    # What a kernel counts without a counter of the processor, in virtual machines, too: ns of CPU.
+    monkeypatch.setattr(instructions, "HARDWARE", 1)
+    monkeypatch.setattr(instructions, "INSTRUCTIONS_RETIRED", 1)
+    if counted:
+        require_counter()
+    command = ("sh", "-c", script)
+    metrics = (Metric(source),)
+    asked = Job("x", command, lambda run: read_all(metrics, run), 30.0, counted=counted)
+    one = run_once(asked, sides(tmp_path)[0], tmp_path / "out", math.inf).values[source]
+    assert least_s <= one.value / (1e9 if counted else 1) <= most_s
+    assert one.unit == {"cpu": "CPU s", "instructions": "instructions"}[source]
+
+
+def require_counter() -> None:
+    """Skips where this kernel or container forbids all counters, and says what forbids it."""
+    try:
+        with instructions.counting():
+            pass
+    except GpuliftError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "paranoid", "said"),
+    [
+        (errno.EACCES, "4", "(kernel.perf_event_paranoid is 4): sudo sysctl"),
+        (errno.EPERM, "2", "this container forbids it: --cap-add PERFMON allows it; or take"),
+        (errno.EPERM, None, "this container forbids it"),
+        (errno.ENOENT, "2", "this machine has no counter of them, as most virtual ones; or take"),
+        (errno.ENOSYS, None, "this machine has no counter of them"),
+    ],
+)
+def test_instructions_that_cannot_be_counted_are_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, paranoid: str | None, said: str
+) -> None:
+    monkeypatch.setattr(instructions, "PARANOID", tmp_path / "paranoid")
+    if paranoid:
+        (tmp_path / "paranoid").write_text(f"{paranoid}\n", "ascii")
+    with pytest.raises(GpuliftError, match=r"^--metric instructions: ") as refused:
+        raise instructions.refusal(error)
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("--metric cpu")
+
+
+def test_a_processor_whose_call_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "CALLS", {})
+    with pytest.raises(GpuliftError, match="not known how to count"), instructions.counting():
+        raise AssertionError
+
+
+def test_a_count_of_a_part_of_a_run_is_no_number(tmp_path: Path) -> None:
+    (tmp_path / "counter").write_bytes(struct.pack("QQQ", 70, 1000, 250))
+    counter = os.open(tmp_path / "counter", os.O_RDONLY)
+    with pytest.raises(NoNumberError, match="counted for 25 % of the run"):
+        instructions.read(counter)
+    os.close(counter)
 
 
 @pytest.mark.parametrize(("broken", "outcome"), [(BASE, NO_BASE), (HEAD, ERROR)])

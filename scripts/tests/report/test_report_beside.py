@@ -121,7 +121,7 @@ def test_the_terminal_ends_with_what_brings_most_and_the_page(
     ]
     sample.write(root / "results" / "nvidia-h200" / "2026-11-21-abc1234", made)
     cells = "".join(f'{key} = "x"\n' for key in TEXTS)
-    errata = f'[[errata]]\n{cells}runs = ["*"]\nleads = false\ntechniques = "wrong"\n'
+    errata = f'[[errata]]\nnumber = 1\n{cells}runs = ["*"]\nleads = false\ntechniques = "wrong"\n'
     (root / "results" / "errata.toml").write_text(errata, "utf-8")
     assert cli.main(["report", str(root / "results" / "nvidia-h200")]) == OK
     told, path = capfd.readouterr().out.splitlines()

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.world
 
 ERRATUM = """
 [[errata]]
+number = 1
 short = "the clock was <wrong>"
 runs = ["nvidia-h200/wrong"]
 records = "some records"
@@ -247,7 +248,7 @@ def test_an_error_of_metrics_alone_leaves_the_times_their_place(tmp_path: Path) 
     (tmp_path / "errata.toml").write_text(f'{ERRATUM}metrics = ["peak_bytes"]\n', "utf-8")
     doubts = doubts_of(runs, read_errata(tmp_path / "errata.toml"))
     assert steps_of(screen(runs, doubts)) == ["a/wrong", "z/sure"]
-    assert doubts.errors(runs[0].run.records) == [1]
+    assert [one.name for one in doubts.known(runs[0].run.records)] == ["E1"]
 
 
 def test_what_an_error_withholds_is_named_and_in_no_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""results/COVERAGE.md: how it is computed, and that it is of the committed records."""
+"""results/certificates/coverage.md: how it is computed, and that it is of the committed records."""
 
 from __future__ import annotations
 
@@ -58,11 +58,13 @@ def test_texts_give_the_shares_of_the_table() -> None:
     rows = re.findall(shares, table, re.MULTILINE)
     _, cases, held, later, own = next(row for row in rows if row[0] == "all")
     readme = " ".join((CHECKOUT / "README.md").read_text("utf-8").split())
-    assert f"held it in {held} %](results/COVERAGE.md), from earlier runs in {later} %" in readme
+    assert f"held it in {held} %](results/TRUST.md), from earlier runs in {later} %" in readme
     method = (CHECKOUT / "scripts/gpulift/METHOD.md").read_text("utf-8")
     many = [float(row[2]) for row in rows if int(row[1]) >= 20 and row[0] != "all"]
     usual = [share for share in many if share < 100]
     said = f"in {held} % of {cases} cases, in {min(usual):.0f} to {max(usual):.0f} % by technique"
     assert said in method
+    page = f"left out in {held} % of cases, and later ones, by earlier ones alone, in {later} %"
+    assert page in " ".join(method.split())
     assert f"by those before it alone it is inside in {later} %" in " ".join(method.split())
     assert f"over runs in {float(own):.0f} %" in " ".join(method.split()).replace("of one run", "")

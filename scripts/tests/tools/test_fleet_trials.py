@@ -1,4 +1,4 @@
-"""results/FLEET.md: how it is simulated, and that it is of the committed records."""
+"""results/certificates/fleet.md: how it is simulated, and that it is of the committed records."""
 
 from __future__ import annotations
 

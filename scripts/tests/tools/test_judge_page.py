@@ -1,4 +1,4 @@
-"""results/JUDGE.md: what it says of verdicts, and that it has the cheats that there are."""
+"""certificates/judge.md: what it says of verdicts, and that it has the cheats that there are."""
 
 from __future__ import annotations
 

@@ -193,7 +193,9 @@ def test_what_todays_technique_has_no_more_is_not_drawn(changed: dict[str, Any])
 def test_what_an_erratum_withholds_is_not_drawn(tmp_path: Path) -> None:
     file = tmp_path / errata.FILE
     cells = "".join(f'{key} = "x"\n' for key in errata.TEXTS)
-    file.write_text(f'[[errata]]\n{cells}runs = ["*"]\nleads = false\ntechniques = "ladder"\n')
+    file.write_text(
+        f'[[errata]]\nnumber = 1\n{cells}runs = ["*"]\nleads = false\ntechniques = "ladder"\n'
+    )
     runs = [summary(climbed())]
     assert showcase.climbed(runs, doubts_of(runs, errata.read_errata(file))) == []
 
