@@ -18,6 +18,7 @@ from gpulift.engine import machine, packages
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground import terminal
 from gpulift.ground.arguments import Filter, Json, one_filter
+from gpulift.ground.field import in_our_words
 from gpulift.ground.text import visible
 from gpulift.records.model import Context
 from gpulift.records.read import run_folders
@@ -32,18 +33,6 @@ FIRST = (
     "input/pipeline",
     "distributed/data_parallel",
 )
-# What the field calls what techniques, cases or arms have another name for.
-WORDS = {
-    "amp|autocast": "precision/(mixed|training_step)",
-    "data_?loader|num_workers": "input/(workers|pipeline|loader_libraries|prefetch)",
-    "dp|ddp": "ddp|data_parallel",
-    "flash(_?attention)?|sdpa": "flash|sdpa",
-    "fsdp|zero": "fsdp|zero_|hsdp",
-    "mfu|tflops": "ceiling/gemm|job/(step|ladder)",
-    "packing": "pack(ed|ing)|document_mask|dynamic_size",
-    "pin_memory": "pinned",
-    "prefetch_factor": "input/prefetch",
-}
 GAINS = (
     "×: the gain that speaks for it, ●●● from three launches on each of two cards, ●●○ from three,"
     " ●○○ from fewer, on"
@@ -86,12 +75,6 @@ def list_techniques(
     )
     for line in shown:
         typer.echo(line)
-
-
-def in_our_words(filter: str | None) -> str | None:
-    """The filter, or, where it is a word of the field, the names that it has here."""
-    same = (ours for word, ours in WORDS.items() if re.fullmatch(word, filter or "", re.IGNORECASE))
-    return next(same, filter)
 
 
 def gains_here(infos: Sequence[TechniqueInfo], context: Context) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -18,6 +19,7 @@ from gpulift.analysis import cost as costing
 from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.ground import text
+from gpulift.ground.field import WORDS
 from gpulift.records.model import Record
 from gpulift.report import beside, escaping, tables, technique_views
 from gpulift.report.claimed import CLAIM_STYLES
@@ -79,7 +81,7 @@ def _environment(html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(claim_styles=CLAIM_STYLES, prices=None)
+    made.globals.update(claim_styles=CLAIM_STYLES, prices=None, field=json.dumps(WORDS))
     made.filters.update(
         rate=text.rate,
         ratio=text.ratio,

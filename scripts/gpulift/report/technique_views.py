@@ -136,6 +136,14 @@ class TechniqueView:
     parts: tuple[PartView, ...]
     claims: tuple[tuple[str, str, Judgement], ...]
 
+    @property
+    def names(self) -> str:
+        """Its arms and what its cases are of, each once: a search looks into them."""
+        cases = [case for part in self.parts for case in part.cases]
+        arms = (arm.name for case in cases for arm in case.first.arms)
+        axes = (axis for case in cases for axis in case.case_id.split("/"))
+        return " ".join(dict.fromkeys((*arms, *axes)))
+
 
 def technique_views(
     machines: Sequence[MachineView],

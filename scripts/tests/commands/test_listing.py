@@ -18,6 +18,7 @@ from gpulift.commands import listing
 from gpulift.engine import machine
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.ground.errors import OK
+from gpulift.ground.field import in_our_words
 from gpulift.records.model import Context
 from gpulift.records.parse import read_record
 from tests import runs_made, sample
@@ -168,7 +169,7 @@ def test_words_of_the_field_lead_to_techniques_that_there_are(word: str, techniq
         for id, one in declared.items()
         if isinstance(one, dict)
     ]
-    wanted = listing.in_our_words(word)
+    wanted = in_our_words(word)
     found = [one.id for one in machine.select(infos, wanted, re.IGNORECASE)]
     assert technique in found
     assert len(found) < len(infos) / 4

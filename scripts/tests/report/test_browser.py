@@ -126,6 +126,32 @@ def test_the_index_is_filtered_and_leads_to_a_technique(chromium: Browser, repor
         assert page.url.endswith("pages/t-precision-matmul.html#t-precision-matmul")
 
 
+def test_the_filter_is_the_first_stop_and_knows_the_field_s_words_arms_and_cases(
+    chromium: Browser, report: Path
+) -> None:
+    with browser.page(chromium, report / FRONT, **browser.options()) as (page, seen):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.id") == "words"
+        page.keyboard.press("Tab")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id") == "words"
+        rows = page.locator("table.index tbody tr").filter(visible=True)
+        every = rows.count()
+        for words, technique in (
+            ("DDP", "distributed/data_parallel"),
+            ("tf32", "precision/training_step"),  # an arm
+            ("Direction:H2D", "transfer/pinned_copy"),  # a case
+            ("pin_memory COPY", "transfer/pinned_copy"),
+        ):
+            page.locator("#words").fill(words)
+            assert technique in rows.locator("th").all_inner_texts(), words
+            assert rows.count() < every / 3, words
+        page.locator("#words").fill("MATMUL")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.textContent") == "precision/matmul"
+        assert seen.all() == []
+
+
 def test_the_front_page_prints_the_answer_without_the_index(
     chromium: Browser, report: Path
 ) -> None:
@@ -164,10 +190,11 @@ def test_print_shows_what_is_folded(chromium: Browser, report: Path, script: boo
             assert page.pdf().startswith(b"%PDF")
 
 
-def test_the_first_stop_of_the_keyboard_skips_to_the_answer(
+def test_the_stop_of_the_keyboard_behind_the_filter_skips_to_the_answer(
     chromium: Browser, report: Path
 ) -> None:
     with browser.page(chromium, report / FRONT, **browser.options()) as (page, _):
+        page.keyboard.press("Tab")
         page.keyboard.press("Tab")
         assert "skip" in focused(page, "textContent").lower()
         assert page.evaluate("document.activeElement.getBoundingClientRect().height") > 0

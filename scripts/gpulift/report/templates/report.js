@@ -8,41 +8,56 @@
     return made;
   };
 
-  // Filter: rows of technique tables that have every word; parts without any row go too.
+  // Filter: rows of technique tables that have every word, in whatever case, or what it is called
+  // here; parts without any row go too.
   const parts = [];
   const collect = () => {
     for (const part of all(".part")) {
       const about = part.dataset.about.toLowerCase();
       const rows = all(":is(table.t, table.index) tbody tr", part).map((row) =>
-        ({ row, text: `${about} ${[...row.cells].slice(0, 3).map((cell) => cell.textContent).join(" ")}`.toLowerCase() }));
+        ({ row, text: `${about} ${row.dataset.about || ""} ${[...row.cells].slice(0, 3).map((cell) => cell.textContent).join(" ")}`.toLowerCase() }));
       parts.push({ part, rows });
     }
   };
-  const filter = (words, said) => {
+  const filter = (wanted, said) => {
     if (!parts.length) collect();
     let shown = 0, total = 0;
     for (const { part, rows } of parts) {
       let here = 0;
       for (const { row, text } of rows) {
-        const hide = !words.every((word) => text.includes(word));
+        const hide = !wanted.every((is) => is(text));
         if (row.hidden !== hide) row.hidden = hide;
         here += !hide;
       }
       part.hidden = here === 0;
       const run = part.querySelector("details.run");
-      if (run && here && words.length) run.open = true;
+      if (run && here && wanted.length) run.open = true;
       shown += here;
       total += rows.length;
     }
-    said.textContent = words.length ? `${shown} of ${total} rows` : "";
+    said.textContent = wanted.length ? `${shown} of ${total} rows` : "";
   };
   const place = document.getElementById("filter");
-  if (place && document.querySelector("table.t, table.index")) {
+  if (place && document.querySelector(".part :is(table.t, table.index)")) {
     const box = make("input", "", { type: "search", id: "words", autocomplete: "off" });
     const said = make("output", "");
     said.htmlFor.add("words");
     place.append(make("label", "Show only rows with ", { htmlFor: "words" }), box, said);
-    box.addEventListener("input", () => filter(box.value.toLowerCase().split(/\s+/).filter(Boolean), said));
+    const field = Object.entries(JSON.parse(place.dataset.words)).map(([word, ours]) => [new RegExp(`^(${word})$`), new RegExp(ours)]);
+    const test = (word) => {
+      const known = field.find(([theirs]) => theirs.test(word));
+      return known ? (text) => known[1].test(text) : (text) => text.includes(word);
+    };
+    box.addEventListener("input", () => filter(box.value.toLowerCase().split(/\s+/).filter(Boolean).map(test), said));
+    box.addEventListener("keydown", (event) => {
+      const first = all(".part tbody tr:not([hidden]) a")[0];
+      if (event.key === "Enter" && first) first.focus();
+    });
+    addEventListener("keydown", (event) => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target === box) return;
+      event.preventDefault();
+      box.focus();
+    });
   }
 
   // Sorting: a button in each head; numbers by their value, texts by their letters.
