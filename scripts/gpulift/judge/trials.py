@@ -178,8 +178,9 @@ class Trials:
         wanted = self.task.reference(inputs)
         rule = self.task.rule(dims)
         scales = self.task.scale(inputs, wanted)
-        for number, (found, one, scale) in enumerate(zip(made, wanted, scales, strict=True)):
-            if wrong := accuracy.problem(found, one, scale, rule):
+        lower = self.task.lowered(inputs) or wanted
+        for number, each in enumerate(zip(made, wanted, scales, lower, strict=True)):
+            if wrong := accuracy.problem(*each, rule):
                 raise RefusedError(side.source.side, f"output {number} is wrong: {wrong}")
 
 
