@@ -156,8 +156,27 @@ def test_a_process_that_is_not_asked_does_not_run(task: Task) -> None:
         " return x + x"
     )
     found = trials(task, text)
-    with found._side(0, HEAD) as side:
-        side.ready()
+    with found._side(0, HEAD) as one:
+        one.ready()
         time.sleep(1.0)
         given = [found._fresh(found.task.drawn()) for _ in range(2)]
-        found._window(side, 0, given, 0.0)
+        found._window(one, given, 0.0)
+
+
+def test_a_wrong_state_of_a_step_ends_with_its_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of NaN that nobody checked all that follows is NaN, and right."""
+    monkeypatch.setattr("gpulift.judge.trials.CHECKED", 0.0)
+    file = tmp_path / "step.py"
+    file.write_text(TASK.replace("(1000, 2000)", "(9, 9)") + "MODE, CARRIED = 'step', 1")
+    head = (
+        "calls = []\ndef run(x):\n calls.append(x[0] == x[0])\n"
+        " if calls[-1] == (len(calls) % 2 == 0): raise ValueError(calls)\n"
+        " return x * float('nan')"
+    )
+    found = trials(read_task(file), head)
+    with found._side(0, HEAD) as one:
+        one.ready()
+        for _ in range(2):
+            found._window(one, [found._fresh({"n": 9})] * 2, 0.0)
