@@ -119,7 +119,7 @@ class Trials:
             inputs = Layout.of([(one.dtype.name, one.shape) for one in self.task.inputs(highest)])
             outputs = Layout.of(self.task.outputs(highest))
             self._arenas[place] = cuda.Arena([inputs, outputs])
-        return Side(self.sources[side], self.task, self.limits, self._arenas.get(place))
+        return Side(self.sources[side], self.task, self.limits, self._arenas.get(place), place)
 
     def _block(self, both: Sequence[Side], first: int, delay_s: float) -> Pair:
         """Two windows of each side: both have the same inputs, which either sees once."""
