@@ -16,27 +16,47 @@ UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat1
 LAMBDA = 7.0
 SMALLEST = 1e-300  # that is allowed, so that nothing is divided by zero
 TYPICAL = 4.0  # a root mean square is so many times less than what the worst of them may be
+LOWER = {"float64": 24, "float32": 11}  # significant bits of what is faster; TF32 has those of half
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What each error may be: `relative` to the scale of its element, and `absolute`."""
+    """What each error may be: `relative` to the scale of its element, and `absolute`. A `unit` is
+    one roundoff."""
 
     relative: float
     absolute: float
+    unit: float = 0.0
 
     @staticmethod
     def of_rounding(kind: str, terms: float) -> Rule:
         """Of sums of that many terms, and the rounding of the output."""
         smallest = {"float16": 6e-8}.get(kind, 1e-37)  # what flushes to zero
-        return Rule(LAMBDA * (math.sqrt(max(1.0, terms)) + 1) * UNITS[kind], smallest)
+        units = LAMBDA * (math.sqrt(max(1.0, terms)) + 1)
+        return Rule(units * UNITS[kind], smallest, UNITS[kind])
 
 
 EXACT = Rule(0.0, 0.0)
 
 
-def problem(found: NDArray[Any], wanted: NDArray[Any], scale: NDArray[Any], rule: Rule) -> str:
-    """What is wrong with an output; empty where it is right.
+def rounded(array: NDArray[Any], bits: int) -> NDArray[Any]:
+    """To so many significant ones; what is no float stays."""
+    if array.dtype.kind != "f":
+        return array
+    mantissa, exponent = np.frexp(array)
+    shortened: NDArray[Any] = np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
+    return shortened
+
+
+def problem(
+    found: NDArray[Any],
+    wanted: NDArray[Any],
+    scale: NDArray[Any],
+    lower: NDArray[Any],
+    rule: Rule,
+) -> str:
+    """What is wrong with an output; empty where it is right. `lower` is the reference of inputs in
+    a lower precision, or `wanted` where that says nothing.
 
     NaN is right where the reference has one and nowhere else, and so is either infinity.
     """
@@ -53,15 +73,26 @@ def problem(found: NDArray[Any], wanted: NDArray[Any], scale: NDArray[Any], rule
     plain = ~(infinite | np.isnan(expected))
     allowed = rule.relative * np.abs(scale[plain]) + rule.absolute
     with np.errstate(over="ignore"):  # of what is off by far
-        errors = np.abs(values[plain] - expected[plain]) / np.maximum(allowed, SMALLEST)
-        typical = math.sqrt(np.mean(errors**2)) if errors.size else 0.0
+        allowed = np.maximum(allowed, SMALLEST)
+        errors = np.abs(values[plain] - expected[plain]) / allowed
+        typical, least, rough = (
+            math.sqrt(np.mean(one**2)) if one.size else 0.0
+            for one in (
+                errors,
+                rule.relative / LAMBDA * expected[plain] / allowed,
+                (lower[plain] - expected[plain]) / allowed,
+            )
+        )
     worst = float(errors.max(initial=0.0))
     if worst > 1:
         share = float(np.mean(errors > 1))
         return f"errors up to {worst:.3g} times what is allowed, in {100 * share:.3g} % of values"
-    if typical * TYPICAL > 1:
+    most = 1 / TYPICAL
+    if rough > 0:  # sums of both signs are far below the bound, in a lower precision, too
+        most = min(most, max(rough / TYPICAL, least, rule.unit / rule.relative))
+    if typical > most:
         return (
             f"errors are {typical:.3g} of what is allowed in the root mean square, where"
-            f" 1/{TYPICAL:g} is: a lower precision than the task's"
+            f" {most:.3g} is: a lower precision than the task's"
         )
     return ""

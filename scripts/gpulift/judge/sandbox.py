@@ -31,7 +31,7 @@ MOUNT_SETATTR, AT_CWD = 442, -100
 DEATH_SIGNAL, DUMPABLE, KEEP_CAPABILITIES, DROP_BOUND, NO_NEW_PRIVILEGES = 1, 4, 8, 24, 38
 MAY_READ = 1 << 2  # CAP_DAC_READ_SEARCH
 CAPABILITIES, CAPABILITY_VERSION = 41, 0x20080522
-PROCESSES, OPEN_FILES = 512, 256
+OPEN_FILES = 256
 NONE = 0xFFFFFFFF  # a system call that this architecture lacks
 # By name: its number on x86-64 and on AArch64.
 DENIED = {
@@ -49,7 +49,8 @@ DENIED = {
     **{"clock_adjtime": (305, 266), "setpriority": (141, 140), "sched_setscheduler": (144, 119)},
     **{"sched_setparam": (142, 118), "sched_setattr": (314, 274), "ioprio_set": (251, 30)},
     **{"open_by_handle_at": (304, 265), "kexec_load": (246, 104), "init_module": (175, 105)},
-    **{"finit_module": (313, 273)},
+    **{"finit_module": (313, 273), "memfd_create": (319, 279), "shmget": (29, 194)},
+    **{"chmod": (90, NONE), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)},
 }
 CLONE, CLONE3, TGKILL, PRLIMIT, SECCOMP = (56, 220), (435, 435), (234, 131), (302, 261), (317, 277)
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -104,7 +105,9 @@ class Walls:
         except OSError as error:
             self._lacks("files", error)
 
-    def drop(self, memory: int | None, file: int, cpu_s: int, needed: Iterable[str]) -> None:
+    def drop(
+        self, memory: int | None, file: int, cpu_s: int, threads: int, needed: Iterable[str]
+    ) -> None:
         """Takes all rights away that are left, for good."""
         closed = _closed_to_others(needed)
         if os.geteuid():
@@ -118,7 +121,7 @@ class Walls:
             if closed:
                 self.missing["reading"] = f"{closed} is closed to others, so it reads what root may"
         prctl(DEATH_SIGNAL, signal.SIGKILL)  # which a change of user forgets
-        self._limit(memory, file, cpu_s)
+        self._limit(memory, file, cpu_s, threads)
         kept = MAY_READ if "reading" in self.missing else 0
         said = "no capability but to read" if kept else "no capabilities"
         self._try(said, lambda: _drop_capabilities(kept))
@@ -142,12 +145,12 @@ class Walls:
             except OSError as error:
                 self._lacks(name, error)
 
-    def _limit(self, memory: int | None, file: int, cpu_s: int) -> None:
+    def _limit(self, memory: int | None, file: int, cpu_s: int, threads: int) -> None:
         limits = {
             resource.RLIMIT_CORE: 0,
             resource.RLIMIT_FSIZE: file,
             resource.RLIMIT_NOFILE: OPEN_FILES,
-            resource.RLIMIT_NPROC: PROCESSES,
+            resource.RLIMIT_NPROC: threads,
             resource.RLIMIT_CPU: cpu_s,
         }
         if memory is None:

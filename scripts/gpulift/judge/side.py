@@ -33,6 +33,8 @@ WORKER = Path(__file__).with_name("worker.py")
 PACKAGE = WORKER.parents[2]
 START_S = 120.0  # to import what there is
 SEND_S = 10.0
+LOOK_S = 1e-4
+THREADS = 512  # of head
 STEPS_OF_CPU = 100  # limits of one call that all calls of a process have
 PASSED_ON = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
@@ -76,13 +78,14 @@ class Side:
     """A process of base or head; closes with its block."""
 
     def __init__(
-        self, source: Source, task: Task, limits: Limits, arena: cuda.Arena | None
+        self, source: Source, task: Task, limits: Limits, arena: cuda.Arena | None, place: int
     ) -> None:
         self.source = source
         self.limits = limits
         self.arena = arena
         self.walls: dict[str, Any] = {}
         self._process_of: int | None = None  # a descriptor, which no later process can have
+        self._threads = Path(os.devnull)
         with contextlib.suppress(OSError):
             prctl(DUMPABLE, 0)  # no one of the same user reads our memory or descriptors
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -102,7 +105,8 @@ class Side:
             **{"letters": len(source.text), "name": source.name, "function": task.function},
             **{"memory": None if task.arrays == "cuda" else limits.memory, "file": 1 << 32},
             **{"cpu_s": int(limits.call_s * STEPS_OF_CPU) * (os.cpu_count() or 1) + 1},
-            **{"arena": arena.size if arena else 0},
+            # The system counts a user's, of both sides: so that what head takes is not base's.
+            **{"arena": arena.size if arena else 0, "threads": THREADS * (2 - place)},
         }
         with Memory(source.text) as text:
             text.seal()
@@ -128,6 +132,7 @@ class Side:
         if said[:1] == PROCESS:
             with contextlib.suppress(ProcessLookupError):  # it ended already, which is heard next
                 self._process_of = os.pidfd_open(int(said[1:]))
+                self._threads = Path(f"/proc/{int(said[1:])}/task")
             said = self._heard(START_S, "to start")
         self._require(said, READY)
         self.walls = json.loads(said[1:])  # said before the candidate's first line ran
@@ -152,7 +157,7 @@ class Side:
             began_s = time.perf_counter()
             if self.arena:
                 self.arena.publish(call.memory.size)
-            self._send(header, [call.memory.descriptor, output.descriptor])
+            self._send(header, [call.memory.descriptor, output.to_write])
             said = self._heard(self.limits.call_s, f"in {self.limits.call_s:g} s")
             if delay_s:
                 until_s = time.perf_counter() + delay_s
@@ -210,12 +215,29 @@ class Side:
         return RefusedError(self.source.side, reason)
 
     def _stop(self) -> None:
+        """Returns when all its threads stand: what the kernel does for one ends before that does.
+        Raises RefusedError."""
         self._signal(signal.SIGSTOP)
+        until_s = time.monotonic() + self.limits.call_s
+        while not all(map(_stands, self._threads.glob("*/stat"))):
+            if time.monotonic() > until_s:
+                raise self._refused(
+                    f"does not stand still {self.limits.call_s:g} s after it was stopped"
+                )
+            time.sleep(LOOK_S)
 
     def _signal(self, number: int) -> None:
         if self._process_of is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._process_of, number)
+
+
+def _stands(thread: Path) -> bool:
+    """Whether it is stopped, or has ended."""
+    try:
+        return thread.read_bytes().rpartition(b") ")[2][:1] in b"TtZXx"
+    except OSError:
+        return True
 
 
 def told(walls: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
-from gpulift.judge.accuracy import EXACT, UNITS, Rule
+from gpulift.judge.accuracy import EXACT, LOWER, UNITS, Rule, rounded
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -103,6 +103,14 @@ class Task:
         if not hasattr(self.space, "scale"):
             return [np.abs(one) for one in reference]
         return self._arrays("scale", inputs)
+
+    def lowered(self, inputs: Sequence[Array]) -> list[Array]:
+        """The reference of inputs in the next lower precision, but for what is carried: that is in
+        the result as it is, and would hide the rest. None where rounding is no rule."""
+        if not (bits := LOWER.get(getattr(self.space, "ROUNDING", ""))):
+            return []
+        kept = self.carried % len(inputs)
+        return self.reference([*inputs[:kept], *(rounded(one, bits) for one in inputs[kept:])])
 
     def rule(self, dims: Mapping[str, int]) -> Rule:
         """How far an output may be off."""
@@ -245,5 +253,6 @@ def _try(task: Task) -> None:
     carried = [(one.dtype.name, one.shape) for one in inputs[: task.carried]]
     if carried != wanted[: task.carried]:
         raise GpuliftError(f"{task.name}: the {task.carried} outputs carried are not the inputs")
+    task.lowered(inputs)
     task.rule(dims)
     task.work(dims)

@@ -53,7 +53,6 @@ class Trials:
     through: str = "memory of the processor"
     times: dict[str, list[float]] = field(default_factory=dict)
     spent_s: float = 0.0  # in the blocks of the last launch
-    _carried: dict[int, list[Array]] = field(default_factory=dict)
     _arenas: dict[int, cuda.Arena] = field(default_factory=dict)
 
     def cost(self, rows: int, launches: int) -> int:
@@ -82,7 +81,6 @@ class Trials:
             both = [entered.enter_context(self._side(*one)) for one in enumerate(sides)]
             for one in both:
                 one.ready()
-            self._carried.clear()
             self.walls = told(both[1].walls)
             if both[1].arena:
                 self.through = "device memory that both have mapped"
@@ -103,9 +101,8 @@ class Trials:
         """Seconds of a call of a side whose other one was refused. Raises RefusedError."""
         with self._side(0, side) as one:
             one.ready()
-            self._carried.clear()
             shapes = [self.task.drawn() for _ in range(self.calls + 1)]
-            return self._window(one, 0, [self._fresh(dims) for dims in shapes], 0.0)
+            return self._window(one, [self._fresh(dims) for dims in shapes], 0.0)
 
     def try_once(self) -> None:
         """Tells how many calls a window and windows a launch have. Raises RefusedError."""
@@ -122,7 +119,7 @@ class Trials:
             inputs = Layout.of([(one.dtype.name, one.shape) for one in self.task.inputs(highest)])
             outputs = Layout.of(self.task.outputs(highest))
             self._arenas[place] = cuda.Arena([inputs, outputs])
-        return Side(self.sources[side], self.task, self.limits, self._arenas.get(place))
+        return Side(self.sources[side], self.task, self.limits, self._arenas.get(place), place)
 
     def _block(self, both: Sequence[Side], first: int, delay_s: float) -> Pair:
         """Two windows of each side: both have the same inputs, which either sees once."""
@@ -132,7 +129,7 @@ class Trials:
             given = [self._fresh(dims) for dims in shapes]
             for place in order:
                 late_s = delay_s if place == 1 else 0.0
-                seconds[place].append(self._window(both[place], place, given, late_s))
+                seconds[place].append(self._window(both[place], given, late_s))
         names = (BASE, HEAD)
         runs = [Run({ROW: Reading(geometric_mean(one), "s")}, sum(one)) for one in seconds]
         return Pair((names[first], names[1 - first]), runs[0], runs[1])
@@ -140,25 +137,24 @@ class Trials:
     def _fresh(self, dims: Mapping[str, int]) -> Given:
         return Given(dims, self.task.inputs(dims))
 
-    def _window(self, side: Side, place: int, given: Sequence[Given], delay_s: float) -> float:
+    def _window(self, side: Side, given: Sequence[Given], delay_s: float) -> float:
         """Mean seconds of the calls but the first, which finds the process asleep. What is checked
-        is chosen after the calls."""
-        answers = []
+        is chosen after the calls. What a step carries on ends here: a wrong state that was not
+        checked, as NaN, would make all that follows from it right."""
+        answers: list[tuple[Given, list[Array], list[Array], float]] = []
         for one in given:
-            arrays = [*self._carried.get(place, one.arrays[: self.task.carried])]
-            arrays += one.arrays[self.task.carried :]
+            arrays = [*one.arrays]
+            if answers:
+                arrays[: self.task.carried] = answers[-1][2][: self.task.carried]
             inputs = Layout.of([(array.dtype.name, array.shape) for array in arrays])
             outputs = Layout.of(self.task.outputs(one.dims))
             with sealed(inputs, arrays) as memory:
                 answer = side.call(Call(inputs, memory, outputs), delay_s)
             self._require_possible(side, one, answer)
-            made = outputs.arrays(answer.held)
-            if self.task.carried:
-                self._carried[place] = made[: self.task.carried]
-            answers.append((one, arrays, made, answer.seconds))
-        for dims, arrays, made, _ in answers:
+            answers.append((one, arrays, outputs.arrays(answer.held), answer.seconds))
+        for one, arrays, made, _ in answers:
             if CHANCE.random() < CHECKED:
-                self._check(side, dims.dims, arrays, made)
+                self._check(side, one.dims, arrays, made)
         times = [seconds for *_, seconds in answers[1:]]
         self.times.setdefault(side.source.side, []).extend(times)
         return fmean(times)
@@ -178,8 +174,9 @@ class Trials:
         wanted = self.task.reference(inputs)
         rule = self.task.rule(dims)
         scales = self.task.scale(inputs, wanted)
-        for number, (found, one, scale) in enumerate(zip(made, wanted, scales, strict=True)):
-            if wrong := accuracy.problem(found, one, scale, rule):
+        lower = self.task.lowered(inputs) or wanted
+        for number, each in enumerate(zip(made, wanted, scales, lower, strict=True)):
+            if wrong := accuracy.problem(*each, rule):
                 raise RefusedError(side.source.side, f"output {number} is wrong: {wrong}")
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     walls.close(needed)
     try:
         arrays = _arrays(asked)
-        walls.drop(asked["memory"], asked["file"], asked["cpu_s"], needed)
+        walls.drop(asked["memory"], asked["file"], asked["cpu_s"], asked["threads"], needed)
         walled = {"held": walls.held, "missing": walls.missing, "shared": arrays.shared}
         _tell(link, READY, json.dumps(walled))  # the last that is ours alone
         run = _loaded(os.pread(text, asked["letters"], 0), asked["name"], asked["function"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpulift.gate.evidence import BASE, HEAD
+from gpulift.judge import side
 from gpulift.judge.roofs import Roofs
 from gpulift.judge.run import refusal
 from gpulift.judge.side import Limits, RefusedError
@@ -32,6 +33,7 @@ SOUND = "def run(x): return x + x"
 CALL_S = 3.0
 FAR = Roofs(1e18, 1e18)
 
+OUTPUT = "__import__('sys')._getframe(1).f_locals['held'][1]"
 BREAKS = {
     "hangs": ("while True: pass", "hangs"),
     "sleeps": ("import time; time.sleep(1e6)", "hangs"),
@@ -44,8 +46,8 @@ BREAKS = {
     "forks": ("import os; os.fork()", "PermissionError|BlockingIOError"),
     "eats memory": ("held = bytearray(1 << 40)", "MemoryError"),
     "eats memory in pieces": (
-        "held = []\n while True: held.append(bytearray(1 << 24))",
-        "MemoryError|crashed",
+        "import mmap\n held = []\n while True: held.append(mmap.mmap(-1, 1 << 24))",
+        "OSError: .*Cannot allocate memory",
     ),
     "fills the disk": (
         "file = open('/tmp/filled', 'wb')\n while True: file.write(b'1' * (1 << 22))",
@@ -58,6 +60,20 @@ BREAKS = {
     "opens a socket": ("import socket; socket.socket()", "PermissionError"),
     "traces": (
         "import ctypes\n if ctypes.CDLL(None).ptrace(0, 0, 0, 0) < 0: raise OSError('none')",
+        "OSError: none",
+    ),
+    "maps its output": (f"import mmap; mmap.mmap({OUTPUT}, 0)", "PermissionError"),
+    "opens its output anew": (
+        f"import os; os.open('/proc/self/fd/%d' % {OUTPUT}, os.O_RDWR)",
+        "PermissionError",
+    ),
+    "takes a right to its output": (f"import os; os.fchmod({OUTPUT}, 0o777)", "PermissionError"),
+    "keeps memory in a file of no folder": (
+        "import os; os.memfd_create('kept')",
+        "PermissionError",
+    ),
+    "keeps memory of System V": (
+        "import ctypes\n if ctypes.CDLL(None).shmget(0, 4096, 0o600) < 0: raise OSError('none')",
         "OSError: none",
     ),
     "starts threads without end": (
@@ -156,8 +172,67 @@ def test_a_process_that_is_not_asked_does_not_run(task: Task) -> None:
         " return x + x"
     )
     found = trials(task, text)
-    with found._side(0, HEAD) as side:
-        side.ready()
+    with found._side(0, HEAD) as one:
+        one.ready()
         time.sleep(1.0)
         given = [found._fresh(found.task.drawn()) for _ in range(2)]
-        found._window(side, 0, given, 0.0)
+        found._window(one, given, 0.0)
+
+
+def test_what_the_kernel_does_for_it_ends_before_the_others_turn(task: Task) -> None:
+    """A signal stops a thread when its system call returns, which may take seconds."""
+    text = (
+        "import ctypes, mmap, threading, time\n"
+        "held, begun = mmap.mmap(-1, 1 << 29), threading.Event()\n"
+        "at = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(held)))\n"
+        "def populate(): begun.set(); ctypes.CDLL(None).madvise(at, ctypes.c_size_t(1 << 29), 23)\n"
+        "def run(x):\n"
+        " threading.Thread(target=populate, daemon=True).start(); begun.wait(); time.sleep(0.02)\n"
+        " return x + x"
+    )
+    found = trials(task, text)
+    with found._side(0, HEAD) as one:
+        one.ready()
+        given = found._fresh(found.task.drawn())
+        found._window(one, [given, given], 0.0)
+        states = [file.read_text().rpartition(") ")[2][0] for file in one._threads.glob("*/stat")]
+    assert len(states) > 1
+    assert set(states) == {"T"}
+
+
+def test_a_process_that_cannot_be_stopped_is_refused(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side, "_stands", lambda _: False)
+    found = trials(task, SOUND)
+    found.limits = Limits(0.2, 1 << 30)
+    assert refused(found).reason == "does not stand still 0.2 s after it was stopped"
+
+
+def test_the_threads_of_one_side_are_not_counted_with_the_others(task: Task) -> None:
+    start = "threading.Thread(target={}, daemon=True).start()"
+    head = (
+        "import threading\nthreading.stack_size(1 << 16)\ntry:\n"
+        f" while True: {start.format('threading.Event().wait')}\nexcept RuntimeError: pass\n"
+    )
+    base = f"import threading\ndef run(x):\n {start.format('print')}\n return x + x"
+    assert trials(task, head + SOUND, base).launch().pairs
+
+
+def test_a_wrong_state_of_a_step_ends_with_its_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of NaN that nobody checked all that follows is NaN, and right."""
+    monkeypatch.setattr("gpulift.judge.trials.CHECKED", 0.0)
+    file = tmp_path / "step.py"
+    file.write_text(TASK.replace("(1000, 2000)", "(9, 9)") + "MODE, CARRIED = 'step', 1")
+    head = (
+        "calls = []\ndef run(x):\n calls.append(x[0] == x[0])\n"
+        " if calls[-1] == (len(calls) % 2 == 0): raise ValueError(calls)\n"
+        " return x * float('nan')"
+    )
+    found = trials(read_task(file), head)
+    with found._side(0, HEAD) as one:
+        one.ready()
+        for _ in range(2):
+            found._window(one, [found._fresh({"n": 9})] * 2, 0.0)

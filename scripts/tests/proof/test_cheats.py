@@ -35,5 +35,5 @@ def test_no_honest_speed_up_is_refused(name: str) -> None:
 
 def test_the_set_is_as_large_as_it_says() -> None:
     families = Counter(cheat.name.partition("/")[0] for cheat in cheats())
-    assert (len(families), families.total(), len(HONEST)) == (12, 60, 20)
+    assert (len(families), families.total(), len(HONEST)) == (12, 80, 20)
     assert all(cheat.says.endswith(".") for cheat in cheats())
