@@ -191,20 +191,21 @@ def _build(above: Path, settings: dict[str, str], say: Say, until_s: float | Non
         made_with.unlink(missing_ok=True)  # what fails now has taken away what was there
         cmake = settings.get("CMAKE_COMMAND") or "cmake"
         command = [cmake, "--fresh", "-S", str(above / "source"), "-B", str(build), "-G", "Ninja"]
-        _run([*command, *flags], f"{above.name} cannot be configured", until_s)
+        _run([*command, *flags], f"{above.name} cannot be configured", until_s, say)
         made_with.write_text(wanted, encoding="utf-8")
     listed = _run(
         [ninja, "-C", str(build), "-t", "targets", "all"],
         f"{above.name} cannot list its targets",
         until_s,
+        say,
     )
     say(f"bringing {above.name} up to date (a build takes minutes the first time)")
     targets = needed_targets(listed)
-    _run([ninja, "-C", str(build), *targets], f"{above.name} cannot be built", until_s)
+    _run([ninja, "-C", str(build), *targets], f"{above.name} cannot be built", until_s, say)
 
 
-def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
-    """What the command prints; its last lines go to stderr when it fails."""
+def _run(command: Sequence[str], failure: str, until_s: float | None, say: Say) -> str:
+    """What the command prints; its last lines are said where it fails."""
     left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
     try:
         done = tool_output(command, left_s)
@@ -216,16 +217,10 @@ def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
             " give a larger --budget, or name build folders"
         ) from None
     if done.returncode != 0:
-        raise BuildFailed(failure, _last(done.stdout, LAST_LINES))
+        for line in _last(done.stdout, LAST_LINES).splitlines():
+            say(line)
+        raise GpuliftError(failure, FAILED)
     return done.stdout
-
-
-class BuildFailed(GpuliftError):
-    """A build that failed, with the last lines of what the tools said."""
-
-    def __init__(self, message: str, said: str) -> None:
-        super().__init__(message, FAILED)
-        self.said = said
 
 
 def _open(folder: Path, name: str, gpu: int | None) -> Build:
