@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,8 @@ from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import cached
-from gpulift.gate.git import check_out, git
+from gpulift.gate.git import check_out
+from gpulift.gate.repositories import Repository
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError, write_error
 from gpulift.ground.lock import alone
 from gpulift.ground.programs import tool_output
@@ -123,30 +123,18 @@ def find_build(reference: str, gpu: int | None, say: Say, until_s: float | None 
 
 def resolve(reference: str, checkout: Path) -> str:
     """The full commit of a git reference of the checkout."""
-    if shutil.which("git") is None:
-        raise GpuliftError("git is not installed: install it, or name build folders")
-    known = git(checkout, "rev-parse", "--show-prefix")
-    if known.returncode != 0:
+    try:
+        repository = Repository.here(checkout)
+        if not repository.inside:
+            return repository.commit(reference)
+    except GpuliftError as error:
         raise GpuliftError(
-            f"git takes {checkout} for no repository: name build folders instead; git says:"
-            f" {_last(known.stderr, 1).strip()}"
-        )
-    if known.stdout.strip():
-        raise GpuliftError(
-            f"{checkout} is no repository of its own but a folder of another one: name build"
-            " folders instead"
-        )
-    if not reference.startswith("-"):
-        found = git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
-        if found.returncode == 0:
-            return found.stdout.strip()
-    if git(checkout, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
-        raise GpuliftError(
-            f"{reference}: this clone is shallow and does not hold it: git fetch --unshallow"
-        )
+            f"{error}; {reference or 'nothing'} is no build folder either (with gpulift-bench and"
+            " modules)"
+        ) from None
     raise GpuliftError(
-        f"{reference or 'nothing'} is neither a git reference of this checkout nor a build folder"
-        " (with gpulift-bench and modules)"
+        f"{checkout} is no repository of its own but a folder of another one: name build folders"
+        " instead"
     )
 
 

@@ -185,7 +185,9 @@ def test_an_interrupted_build_is_ended(
 
 def test_wrong_references_are_refused_before_anything_is_built(checkout: Path) -> None:
     require_known(["main", "main~1", str(checkout / "build")], None)
-    with pytest.raises(GpuliftError, match="nothere is neither a git reference"):
+    with pytest.raises(
+        GpuliftError, match=r"'nothere' is no reference of .*; nothere is no build folder either"
+    ):
         require_known(["main", "nothere"], None)
     assert not (checkout / ".gate").exists()
 
@@ -199,7 +201,9 @@ def test_a_missing_compiler_driver_is_one_line(checkout: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("reference", ["nowhere", "--all", "", "HEAD:file"])
 def test_what_is_no_reference_is_exit_2(checkout: Path, reference: str) -> None:
-    with pytest.raises(GpuliftError, match="neither a git reference") as refused:
+    with pytest.raises(
+        GpuliftError, match=r"is no reference of .* is no build folder either"
+    ) as refused:
         find_build(reference, None, lambda text: None)
     assert refused.value.exit_code == 2
 
@@ -207,7 +211,7 @@ def test_what_is_no_reference_is_exit_2(checkout: Path, reference: str) -> None:
 def test_a_shallow_clone_says_so(checkout: Path, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{checkout}", str(shallow))
-    with pytest.raises(GpuliftError, match="this clone is shallow"):
+    with pytest.raises(GpuliftError, match="the clone is shallow: git fetch --unshallow"):
         resolve("HEAD~1", shallow)
     assert resolve("HEAD", shallow) == git(checkout, "rev-parse", "HEAD")
 
@@ -222,9 +226,7 @@ def test_a_folder_of_another_repository_is_not_that_one(checkout: Path) -> None:
 def test_without_git_there_are_build_folders(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(
-        GpuliftError, match=r"for no repository: name build folders .*; git says: fatal"
-    ):
+    with pytest.raises(GpuliftError, match="is in no git repository"):
         resolve("HEAD", tmp_path)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GpuliftError, match="git is not installed"):
@@ -237,7 +239,7 @@ def test_a_checkout_of_another_owner_is_refused_with_the_remedy_of_git(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    with pytest.raises(GpuliftError, match=r"git says: git config --global --add safe\.directory"):
+    with pytest.raises(GpuliftError, match=r"git config --global --add safe\.directory"):
         resolve("HEAD", checkout)
 
 

@@ -286,7 +286,7 @@ def test_its_certificate_holds(bench: FakeBench) -> None:
         (("--format", "lines", "--format", "markdown"), "--format lines stands alone"),
         (("--json", "--explain", MATMUL), "--explain is for lines"),
         (("--thresholds", "limits.toml"), "--thresholds: 'fp23' matches no row"),
-        (("--head", "nothere"), "name build folders"),
+        (("--head", "nothere"), "no build folder either"),
         (("--metric", "wall"), "--metric: for a gate of a command behind --"),
     ],
 )
