@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 import typer
 
 from gpulift.commands.shared import options_given
-from gpulift.gate.asked import TOOLS
 from gpulift.gate.evidence import Origin
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
@@ -45,7 +44,7 @@ MEASURED_WITH = {  # what a replay takes from its folder
 }
 # Until the release of 2026-12: forms, alone and with a file, and tools, with what they run.
 OLD_FORMS, OLD_FILES = ("--json", "--github", "--markdown"), ("--junit", "--bmf")
-OLD_TOOLS = tuple(f"--{tool}" for tool in TOOLS[1:])
+OLD_TOOLS = ("--gbench", "--nvbench", "--pytest")
 
 
 def rewritten(arguments: Sequence[str]) -> list[str]:

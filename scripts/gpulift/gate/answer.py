@@ -75,9 +75,10 @@ def answer(result: GateResult, folder: Path) -> Table:
         exit_code=result.exit_code,
         controls=tuple(map(_control, result.controls)),
         notes=tuple(filter(None, notes)),
-        conditions=("; ".join(filter(None, held)), f"evidence: {folder}"),
+        conditions=("; ".join(filter(None, held)),),
+        folder=str(folder),
         words={EQUIVALENT: f" (within {percent(setup.equivalent)})"} if of_command else {},
-        data={**_document(result), "evidence": str(folder)},
+        data=_document(result),
     )
 
 

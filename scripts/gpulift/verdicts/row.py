@@ -58,8 +58,8 @@ class Row:
 class Table:
     """The rows of a question, worst first, and the checks of the instrument that measured them.
 
-    `title` says what they are of, `notes` what a reader must know, `conditions` what they rest on.
-    `data` has further keys of JSON.
+    `title` says what they are of, `notes` what a reader must know, `conditions` what they rest on;
+    `folder` has what was measured, and `data` further keys of JSON.
     """
 
     name: str
@@ -69,5 +69,6 @@ class Table:
     controls: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
+    folder: str = ""
     words: Mapping[str, str] = field(default_factory=dict)  # of verdicts, what is counted as them
     data: Mapping[str, Any] = field(default_factory=dict)

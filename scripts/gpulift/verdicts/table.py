@@ -78,6 +78,7 @@ def lines(table: Table, every: bool = False) -> Iterator[str]:
     yield from table.notes
     yield from (f"control {one.subject}: {one.verdict}: {one.reason}" for one in table.controls)
     yield from table.conditions
+    yield from [f"evidence: {table.folder}"] if table.folder else []
 
 
 def left_out(rows: Iterable[Row]) -> Iterator[str]:
@@ -110,6 +111,7 @@ def as_json(table: Table) -> dict[str, Any]:
     """Everything, for programs; what is unknown is null."""
     return {
         **table.data,
+        **({"evidence": table.folder} if table.folder else {}),
         "controls": [_control_data(one) for one in table.controls],
         "rows": [_row_data(row) for row in table.rows],
         "exit_code": table.exit_code,

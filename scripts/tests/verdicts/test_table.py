@@ -46,7 +46,7 @@ CONTROLS = (
     Row("control", "end", "not finished", OPEN, reason="the budget ended"),
 )
 TABLE = Table(
-    "gpulift gate", "base a, head b", ROWS, 1, CONTROLS, ("mind this",), ("family of 6",),
+    "gpulift gate", "base a, head b", ROWS, 1, CONTROLS, ("mind this",), ("family of 6",), "here",
     {"equivalent": " (within 2 %)"}, {"mode": "duet"},
 )  # fmt: skip
 COUNTED = (
@@ -70,6 +70,7 @@ LAST = [
     "control planted: FAILED: not found: 1 %",
     "control end: not finished: the budget ended",
     "family of 6",
+    "evidence: here",
 ]
 
 
@@ -173,6 +174,7 @@ def test_junit_has_every_row_and_control_and_only_what_xml_can_hold() -> None:
 def test_json_has_every_field_and_the_keys_of_its_question() -> None:
     document = json.loads(FORMS["json"](TABLE))
     assert (document["mode"], document["exit_code"], len(document["rows"])) == ("duet", 1, 8)
+    assert document["evidence"] == "here"
     assert document["controls"][1] == {"name": "planted", "state": "FAILED",
                                        "said": "not found: 1 %"}  # fmt: skip
     found = document["rows"][1]
