@@ -64,7 +64,7 @@ def answer(result: GateResult, folder: Path) -> Table:
     of_command = setup.mode == COMMANDS
     records = GateRecords(folder, {}) if of_command else read_records(folder, setup)
     launches = launches_of(folder, result) if of_command else []
-    rows = [_row(one, result, records, launches, one in usual) for one in result.rows]
+    rows = [_row(judged, result, records, launches, judged in usual) for judged in result.rows]
     rows.sort(key=lambda row: WORST_FIRST.index(row.verdict))
     notes = [*_untold(result), *_disturbed(result, launches)] if of_command else [as_usual(result)]
     held = [f"on {setup.machine}", result.note, family(result.plan), setup.certificate]
@@ -100,14 +100,21 @@ def _document(result: GateResult) -> dict[str, Any]:
     }
 
 
-def _control(one: Control) -> Row:
-    kind = PASSED if one.passed else OPEN if one.unfinished else FAILED
-    return Row("control", one.name, one.state, kind, reason=one.said, data=lambda: vars(one))
+def _control(control: Control) -> Row:
+    kind = PASSED if control.passed else OPEN if control.unfinished else FAILED
+    return Row(
+        "control",
+        control.name,
+        control.state,
+        kind,
+        reason=control.said,
+        data=lambda: vars(control),
+    )
 
 
 def as_usual(result: GateResult) -> str:
     """The rows that are inconclusive as in the certificate's trials, by technique; or nothing."""
-    counts = Counter(one.row.technique for one in result.open_as_usual)
+    counts = Counter(judged.row.technique for judged in result.open_as_usual)
     if not counts:
         return ""
     named = ", ".join(f"{technique} ({count})" for technique, count in counts.items())
@@ -143,29 +150,29 @@ def comparability(setup: Setup) -> list[str]:
 
 
 def _row(
-    one: RowResult,
+    judged: RowResult,
     result: GateResult,
     records: GateRecords,
     launches: Sequence[PairedLaunch],
     usual: bool,
 ) -> Row:
     of_command = result.setup.mode == COMMANDS
-    numbers = _numbers(one, launches)
+    numbers = _numbers(judged, launches)
     base, head = ("", "")
     if numbers:
         base, head = shown(numbers.base), shown(numbers.head)
-    elif one.verdict.difference and (timed_base := _side(BASE, one, records)):
-        base, head = explain.sides(timed_base, one.verdict.difference.change)
-    made = one.verdict.row(
-        one.row.arm if of_command else one.row.id,
-        one.margins.least,
-        group=one.row.technique,
+    elif judged.verdict.difference and (timed_base := _side(BASE, judged, records)):
+        base, head = explain.sides(timed_base, judged.verdict.difference.change)
+    made = judged.verdict.row(
+        judged.row.arm if of_command else judged.row.id,
+        judged.margins.least,
+        group=judged.row.technique,
         base=base,
         head=head,
         note=result.note,
-        notable=one.verdict.verdict not in (EQUIVALENT, SKIPPED) and not usual,
-        steps=partial(_steps, one, result, records),
-        data=partial(_data, one, result, records, numbers),
+        notable=judged.verdict.verdict not in (EQUIVALENT, SKIPPED) and not usual,
+        steps=partial(_steps, judged, result, records),
+        data=partial(_data, judged, result, records, numbers),
     )
     if not numbers:
         return made
@@ -187,13 +194,13 @@ class _Numbers:
         return replace(self.base, value=self.base.value * self.factor.value)
 
 
-def _numbers(one: RowResult, launches: Sequence[PairedLaunch]) -> _Numbers | None:
+def _numbers(judged: RowResult, launches: Sequence[PairedLaunch]) -> _Numbers | None:
     runs = [pair.base.values for launch in launches for pair in launch.pairs]
-    read = [values[one.row.arm] for values in runs if one.row.arm in values]
-    if not read or not one.verdict.difference:
+    read = [values[judged.row.arm] for values in runs if judged.row.arm in values]
+    if not read or not judged.verdict.difference:
         return None
     base = replace(read[0], value=median(reading.value for reading in read))
-    ratio = one.verdict.difference.ratio
+    ratio = judged.verdict.difference.ratio
     return _Numbers(base, ratio.inverse() if base.higher else ratio)
 
 
@@ -209,39 +216,41 @@ def launches_of(folder: Path, result: GateResult) -> list[PairedLaunch]:
     return [
         launch
         for stage in (1, 2)
-        for one in kept.launch_folders(folder, kept.CASES, stage, result.setup.mode)
-        if (launch := read_launch(one))
+        for path in kept.launch_folders(folder, kept.CASES, stage, result.setup.mode)
+        if (launch := read_launch(path))
     ]
 
 
-def _side(side: str, one: RowResult, records: GateRecords) -> list[Timed]:
+def _side(side: str, judged: RowResult, records: GateRecords) -> list[Timed]:
     """The launches of a side that were measured."""
-    turns = (turn for turn in records.of_row(one.row) if turn.side == side)
+    turns = (turn for turn in records.of_row(judged.row) if turn.side == side)
     return [launch for launch in map(timed, turns) if launch is not None]
 
 
-def _attribution(one: RowResult, records: GateRecords) -> explain.Attribution | None:
-    return explain.attribution(_side(BASE, one, records), _side(HEAD, one, records), one.verdict)
+def _attribution(judged: RowResult, records: GateRecords) -> explain.Attribution | None:
+    return explain.attribution(
+        _side(BASE, judged, records), _side(HEAD, judged, records), judged.verdict
+    )
 
 
 def _data(
-    one: RowResult, result: GateResult, records: GateRecords, numbers: _Numbers | None
+    judged: RowResult, result: GateResult, records: GateRecords, numbers: _Numbers | None
 ) -> dict[str, Any]:
-    verdict = one.verdict
+    verdict = judged.verdict
     made: dict[str, Any] = {
-        "technique": one.row.technique,
-        "case": one.row.case_id,
-        "arm": one.row.arm,
-        **verdict.data(one.margins),
+        "technique": judged.row.technique,
+        "case": judged.row.case_id,
+        "arm": judged.row.arm,
+        **verdict.data(judged.margins),
         "launch_log_ratios": {
-            SCREEN: [launch.value for launch in one.first],
-            CONFIRMATION: [launch.value for launch in one.second],
+            SCREEN: [launch.value for launch in judged.first],
+            CONFIRMATION: [launch.value for launch in judged.second],
         },
     }
     # Of the launches without a log ratio.
     not_measured = [
         {"stage": stage, "launch": number, "outcome": launch.outcome, "reason": launch.reason}
-        for (stage, number), launch in _launches(one)
+        for (stage, number), launch in _launches(judged)
         if launch.value is None
     ]
     made |= {"not_measured": not_measured} if not_measured else {}
@@ -249,7 +258,7 @@ def _data(
         ratio = verdict.difference.ratio
         made["ratio"] = {"value": ratio.value, "low": ratio.low, "high": ratio.high}
         made["launches"] = ratio.launches
-    floor, attributed = result.setup.floors.get(one.row.id), _attribution(one, records)
+    floor, attributed = result.setup.floors.get(judged.row.id), _attribution(judged, records)
     made |= {"floor": floor} if floor is not None else {}
     made |= {"note": result.note} if result.note else {}
     made |= {"attribution": attributed.data} if attributed else {}
@@ -259,8 +268,8 @@ def _data(
         else {}
     )
     sides: dict[str, list[dict[str, Any]]] = {BASE: [], HEAD: []}
-    for where, _ in _launches(one):
-        for turn in records.of(one.row, where):
+    for where, _ in _launches(judged):
+        for turn in records.of(judged.row, where):
             sides[turn.side].append(turn_data(records.folder, where, turn))
     return made | sides
 
@@ -268,46 +277,46 @@ def _data(
 # --- Steps ---
 
 
-def _steps(one: RowResult, result: GateResult, records: GateRecords) -> list[str]:
+def _steps(judged: RowResult, result: GateResult, records: GateRecords) -> list[str]:
     """Every step from windows to the verdict and its cause."""
     lines = [
         *(step(steps.COMPARABILITY, fact) for fact in comparability(result.setup)),
-        *_launch_lines(one, result.setup.mode, records),
+        *_launch_lines(judged, result.setup.mode, records),
         *([step(steps.PAIRED, result.note)] if result.note else []),
-        *_rules(one, result),
+        *_rules(judged, result),
     ]
-    return explain.path_to(one.verdict, lines, _attribution(one, records))
+    return explain.path_to(judged.verdict, lines, _attribution(judged, records))
 
 
-def _launch_lines(one: RowResult, mode: str, records: GateRecords) -> Iterator[str]:
+def _launch_lines(judged: RowResult, mode: str, records: GateRecords) -> Iterator[str]:
     """Of each launch what its sides stand on, and then its value; at the end how that is made."""
-    for where, launch in _launches(one):
-        for turn in records.of(one.row, where):
+    for where, launch in _launches(judged):
+        for turn in records.of(judged.row, where):
             yield turn_line(where, turn)
         stage, number = where
         yield step(steps.LAUNCH_VALUE, f"{stage} launch {number}: {_launch_text(launch)}")
-    if any(launch.value is not None for _, launch in _launches(one)):
+    if any(launch.value is not None for _, launch in _launches(judged)):
         yield step(steps.LAUNCH_VALUE, LOG_RATIO[mode])
 
 
-def _rules(one: RowResult, result: GateResult) -> Iterator[str]:
+def _rules(judged: RowResult, result: GateResult) -> Iterator[str]:
     """The error budget and the margins, where figures were held against them."""
-    if one.verdict.difference is None:
+    if judged.verdict.difference is None:
         return
     yield step(steps.FAMILY, family(result.plan))
-    least, floor = percent(one.margins.least), result.setup.floors.get(one.row.id)
-    asked = result.setup.least_changes.get(one.row.id)
+    least, floor = percent(judged.margins.least), result.setup.floors.get(judged.row.id)
+    asked = result.setup.least_changes.get(judged.row.id)
     by = "" if floor is None else f" (its floor in the certificate is {percent(floor)})"
     by += "" if asked is None else f" (--thresholds: {percent(asked)})"
     yield step(steps.SCREEN, f"least change that is called one: {least}{by}")
-    if one.row in result.setup.unsteady:
+    if judged.row in result.setup.unsteady:
         yield step(steps.SCREEN, "unsteady in the certificate: looked at once")
-    yield step(steps.EQUIVALENCE, f"counts as no change: +-{percent(one.margins.equivalent)}")
+    yield step(steps.EQUIVALENCE, f"counts as no change: +-{percent(judged.margins.equivalent)}")
 
 
-def _launches(one: RowResult) -> Iterator[tuple[Place, Launch]]:
+def _launches(judged: RowResult) -> Iterator[tuple[Place, Launch]]:
     """Of both stages, with the stage's name and their numbers in it, from 1."""
-    for stage, launches in ((SCREEN, one.first), (CONFIRMATION, one.second)):
+    for stage, launches in ((SCREEN, judged.first), (CONFIRMATION, judged.second)):
         for number, launch in enumerate(launches, start=1):
             yield (stage, number), launch
 
@@ -323,15 +332,15 @@ def _launch_text(launch: Launch) -> str:
 
 def _untold(result: GateResult) -> Iterator[str]:
     """How many rows could not be told, and what would tell them."""
-    rows = [one for one in result.rows if one.verdict.verdict == INCONCLUSIVE]
+    rows = [judged for judged in result.rows if judged.verdict.verdict == INCONCLUSIVE]
     if not rows:
         return
-    most = max(len(one.first) + len(one.second) for one in rows)
-    told = f"{text.counted(len(rows), 'row')} could not be told with {most} launches"
-    least = max(one.margins.least for one in rows)
-    differences = [one.verdict.difference for one in rows if one.verdict.difference]
+    most = max(len(judged.first) + len(judged.second) for judged in rows)
+    untold = f"{text.counted(len(rows), 'row')} could not be told with {most} launches"
+    least = max(judged.margins.least for judged in rows)
+    differences = [judged.verdict.difference for judged in rows if judged.verdict.difference]
     more = further(differences, (AIM * least,), result.plan.look_alpha, least, MOST_LAUNCHES)
-    yield f"{told}; {more[1]} launches would tell {percent(more[0])}" if more else told
+    yield f"{untold}; {more[1]} launches would tell {percent(more[0])}" if more else untold
 
 
 def _disturbed(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator[str]:
@@ -342,7 +351,7 @@ def _disturbed(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator
             f"other processes kept {median(busy):.1f} cores busy meanwhile: repeat it on a quiet"
             " machine"
         )
-    dropped = [one for launch in launches for one in launch.dropped]
+    dropped = [run for launch in launches for run in launch.dropped]
     if dropped:
         first = dropped[0]
         yield f"{len(dropped)} runs failed and were taken again: {first.side}: {first.reason}"

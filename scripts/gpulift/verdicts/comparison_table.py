@@ -27,7 +27,7 @@ def table(made: Comparison) -> Table:
     return Table(
         name=NAME,
         title=f"base {', '.join(made.base)}, head {', '.join(made.head)}",
-        rows=tuple(_row(one, made) for one in made.rows),
+        rows=tuple(_row(pair, made) for pair in made.rows),
         exit_code=made.exit_code,
         notes=(*made.unfinished, *_untold(made)),
         conditions=tuple(_conditions(made)),
@@ -35,51 +35,53 @@ def table(made: Comparison) -> Table:
     )
 
 
-def _row(one: ArmPair, made: Comparison) -> Row:
+def _row(pair: ArmPair, made: Comparison) -> Row:
     base, head = ("", "")
-    if one.change is not None:
-        base, head = explain.sides(one.base, one.change, made.unit)
-    look, reason = one.verdict.difference, decision.more_than_effect(one.verdict)
-    if one.verdict.verdict == decision.INCONCLUSIVE and look and not reason:
+    if pair.change is not None:
+        base, head = explain.sides(pair.base, pair.change, made.unit)
+    look, reason = pair.verdict.difference, decision.more_than_effect(pair.verdict)
+    if pair.verdict.verdict == decision.INCONCLUSIVE and look and not reason:
         among = f", but not among {made.family} comparisons" if made.family > 1 else ""
         reason = f"looks {word}{among}" if (word := _looks(look)) else ""
-    return one.verdict.row(
-        one.name,
-        one.margins.least,
-        group=one.technique,
+    return pair.verdict.row(
+        pair.name,
+        pair.margins.least,
+        group=pair.technique,
         base=base,
         head=head,
         reason=reason,
-        note=one.measure,
-        notable=one.verdict.verdict in CHANGED,
-        steps=partial(_steps, one, made),
-        data=partial(_data, one, made.unit),
+        note=pair.measure,
+        notable=pair.verdict.verdict in CHANGED,
+        steps=partial(_steps, pair, made),
+        data=partial(_data, pair, made.unit),
     )
 
 
-def _steps(one: ArmPair, made: Comparison) -> list[str]:
+def _steps(pair: ArmPair, made: Comparison) -> list[str]:
     facts = [f"{len(made.common.equal)} facts are equal on both sides"]
     facts += [f"declared with --across: {fact}" for fact in made.common.declared]
     facts += [f"the question: {made.question}"] if made.question else []
     facts += [f"only one side records {name}" for name in made.common.one_sided]
-    facts += [f"the work may differ: {what}" for what in made.work.get(one.technique, ())]
+    facts += [f"the work may differ: {what}" for what in made.work.get(pair.technique, ())]
     lines = [step(steps.COMPARABILITY, fact) for fact in facts]
-    return [*lines, *explain.explain(one.base, one.head, one.verdict, made.unit)]
+    return [*lines, *explain.explain(pair.base, pair.head, pair.verdict, made.unit)]
 
 
 def _untold(made: Comparison) -> Iterator[str]:
     """Of the rows that have no answer how many there are for each reason, and what would give
     one."""
-    rows = [one.verdict for one in made.rows if one.verdict.verdict == decision.INCONCLUSIVE]
+    rows = [pair.verdict for pair in made.rows if pair.verdict.verdict == decision.INCONCLUSIVE]
     reasons = Counter(filter(None, map(decision.more_than_effect, rows)))
     varied = [
-        one.difference for one in rows if one.difference and not decision.more_than_effect(one)
+        verdict.difference
+        for verdict in rows
+        if verdict.difference and not decision.more_than_effect(verdict)
     ]
     if varied:
         looks = Counter(map(_looks, varied))
         some = [f"{looks[word]} look {word}" for word in ("slower", "faster") if looks[word]]
-        told = f" ({', '.join(some)})" if some else ""
-        yield f"{len(varied)} could not be told: {UNITS[made.unit]} vary too much{told}"
+        some_look = f" ({', '.join(some)})" if some else ""
+        yield f"{len(varied)} could not be told: {UNITS[made.unit]} vary too much{some_look}"
         yield _further(varied, made)
     for reason, count in reasons.items():
         yield f"{count} could not be told: {reason}"
@@ -98,9 +100,9 @@ def _further(varied: Sequence[Difference], made: Comparison) -> str:
     return f"{launches} {unit} a side would tell {percent(effect)}{part}{how}"
 
 
-def _looks(one: Difference) -> str:
+def _looks(difference: Difference) -> str:
     """Where its interval alone is on one side of no change, that side."""
-    low, high = one.ratio.low or 0.0, one.ratio.high or math.inf
+    low, high = difference.ratio.low or 0.0, difference.ratio.high or math.inf
     return "slower" if low > 1 else "faster" if high < 1 else ""
 
 
@@ -108,7 +110,7 @@ def _conditions(made: Comparison) -> Iterator[str]:
     """What the verdicts hang on."""
     if made.question:
         yield f"question: {made.question}"
-    yield from (f"declared difference: {one}" for one in made.common.declared)
+    yield from (f"declared difference: {fact}" for fact in made.common.declared)
     yield from (f"{name}: {asked}" for name, asked in made.asked)
     yield from made.work_lines
     yield (
@@ -131,7 +133,7 @@ def _document(made: Comparison) -> dict[str, Any]:
         "head": list(made.head),
         "across": made.across,
         "question": made.question,
-        "declared": [vars(one) for one in made.common.declared],
+        "declared": [vars(fact) for fact in made.common.declared],
         "equal": dict(made.common.equal),
         "known_on_one_side": list(made.common.one_sided),
         "unit": made.unit,
@@ -146,27 +148,27 @@ def _document(made: Comparison) -> dict[str, Any]:
     }
 
 
-def _data(one: ArmPair, unit: str) -> dict[str, Any]:
+def _data(pair: ArmPair, unit: str) -> dict[str, Any]:
     difference, attributed = (
-        one.verdict.difference,
-        explain.attribution(one.base, one.head, one.verdict),
+        pair.verdict.difference,
+        explain.attribution(pair.base, pair.head, pair.verdict),
     )
     low, high = (difference.ratio.low, difference.ratio.high) if difference else (None, None)
     return {
-        "technique": one.technique,
-        "case": one.case_id,
-        "arm": one.arm,
-        **one.verdict.data(one.margins),
-        "measure": one.quantity,
-        "change": one.change,
+        "technique": pair.technique,
+        "case": pair.case_id,
+        "arm": pair.arm,
+        **pair.verdict.data(pair.margins),
+        "measure": pair.quantity,
+        "change": pair.change,
         "low": low - 1 if low else None,
         "high": high - 1 if high else None,
         "log_mean": difference.log_mean if difference else None,
         "standard_error": difference.standard_error if difference else None,
         "degrees_of_freedom": difference.degrees if difference else None,
         "units": [difference.base_launches, difference.head_launches] if difference else None,
-        "unit_logs": {"base": values(one.base, unit), "head": values(one.head, unit)},
+        "unit_logs": {"base": values(pair.base, unit), "head": values(pair.head, unit)},
         "attribution": attributed.data if attributed else None,
-        "base": [explain.run_launch_data(launch) for launch in one.base],
-        "head": [explain.run_launch_data(launch) for launch in one.head],
+        "base": [explain.run_launch_data(launch) for launch in pair.base],
+        "head": [explain.run_launch_data(launch) for launch in pair.head],
     }

@@ -39,17 +39,19 @@ LATENCY, MEASURE = "latency", "value"  # in Bencher's format: in nanoseconds, an
 def counted(table: Table) -> str:
     """`3 rows: 1 regressed, 2 equivalent (within 2 %)`."""
     counts = Counter(row.verdict for row in table.rows)
-    told = [f"{count} {word}{table.words.get(word, '')}" for word, count in counts.items()]
+    words = [f"{count} {word}{table.words.get(word, '')}" for word, count in counts.items()]
     rows = text.counted(len(table.rows), "row")
-    return f"{rows}: {', '.join(told)}" if told else rows
+    return f"{rows}: {', '.join(words)}" if words else rows
 
 
 def line(row: Row) -> str:
     """The verdict first, then subject, both sides, estimate, reason, and what would have been
     seen."""
     beside = f"{row.base} -> {row.head}" if row.base else ""
-    told = "; ".join(filter(None, (beside, figures(row), why(row), row.note)))
-    return f"{row.verdict:<13}{row.subject}: {told}" if told else f"{row.verdict:<13}{row.subject}"
+    words = "; ".join(filter(None, (beside, figures(row), why(row), row.note)))
+    return (
+        f"{row.verdict:<13}{row.subject}: {words}" if words else f"{row.verdict:<13}{row.subject}"
+    )
 
 
 def why(row: Row) -> str:
@@ -59,13 +61,13 @@ def why(row: Row) -> str:
 
 def figures(row: Row) -> str:
     """The estimate with its interval; empty where there is none."""
-    one = row.estimate
-    if one is None:
+    ratio = row.estimate
+    if ratio is None:
         return ""
-    parts = [f"{row.question} {one.value:.5f}"]
-    if one.low is not None and one.high is not None:
-        parts.append(f"95 % interval {one.low:.5f} to {one.high:.5f}")
-    parts += [text.counted(one.launches, "launch", "launches")] if one.launches else []
+    parts = [f"{row.question} {ratio.value:.5f}"]
+    if ratio.low is not None and ratio.high is not None:
+        parts.append(f"95 % interval {ratio.low:.5f} to {ratio.high:.5f}")
+    parts += [text.counted(ratio.launches, "launch", "launches")] if ratio.launches else []
     return ", ".join(parts)
 
 
@@ -76,7 +78,9 @@ def lines(table: Table, every: bool = False) -> Iterator[str]:
     yield from (line(row) for row in table.rows if every or row.notable)
     yield from () if every else left_out(table.rows)
     yield from table.notes
-    yield from (f"control {one.subject}: {one.verdict}: {one.reason}" for one in table.controls)
+    yield from (
+        f"control {ratio.subject}: {ratio.verdict}: {ratio.reason}" for ratio in table.controls
+    )
     yield from table.conditions
     yield from [f"evidence: {table.folder}"] if table.folder else []
 
@@ -112,24 +116,25 @@ def as_json(table: Table) -> dict[str, Any]:
     return {
         **table.data,
         **({"evidence": table.folder} if table.folder else {}),
-        "controls": [_control_data(one) for one in table.controls],
+        "controls": [_control_data(control) for control in table.controls],
         "rows": [_row_data(row) for row in table.rows],
         "exit_code": table.exit_code,
     }
 
 
-def _control_data(one: Row) -> dict[str, Any]:
-    return {"name": one.subject, "state": one.verdict, "said": one.reason, **one.data()}
+def _control_data(control: Row) -> dict[str, Any]:
+    state = {"name": control.subject, "state": control.verdict, "said": control.reason}
+    return {**state, **control.data()}
 
 
 def _row_data(row: Row) -> dict[str, Any]:
     """Its own keys before those of its question."""
-    one, effect = row.estimate, row.smallest_effect
+    ratio, effect = row.estimate, row.smallest_effect
     return {
         "question": row.question,
         "subject": row.subject,
         "kind": row.kind,
-        "estimate": one and {"value": one.value, "low": one.low, "high": one.high},
+        "estimate": ratio and {"value": ratio.value, "low": ratio.low, "high": ratio.high},
         "limit": row.limit,
         "shown": {"base": row.base, "head": row.head},
         "verdict": row.verdict,
@@ -147,8 +152,11 @@ def markdown(table: Table) -> Iterator[str]:
     yield f"**{table.name}: {MARKS[worst]} {counted(table)}** ({markup.code(table.title)})"
     yield from ("", *_markdown_rows([row for row in table.rows if row.notable]))
     rest = [row for row in table.rows if not row.notable]
-    bad = [f"control {one.subject} {one.verdict}: {one.reason}" for one in table.controls
-           if one.kind != PASSED]  # fmt: skip
+    bad = [
+        f"control {control.subject} {control.verdict}: {control.reason}"
+        for control in table.controls
+        if control.kind != PASSED
+    ]
     if notes := [*left_out(rest), *table.notes, *bad]:
         yield from (*(f"- {markup.code(note)}" for note in notes), "")
     if rest:
@@ -157,7 +165,11 @@ def markdown(table: Table) -> Iterator[str]:
         yield from ("</details>", "")
     if table.conditions:
         yield from ("<details><summary>Thresholds and conditions</summary>", "")
-        yield from (*(f"- {markup.code(one)}" for one in table.conditions), "", "</details>")
+        yield from (
+            *(f"- {markup.code(condition)}" for condition in table.conditions),
+            "",
+            "</details>",
+        )
 
 
 def _markdown_rows(rows: Sequence[Row]) -> Iterator[str]:
@@ -197,14 +209,14 @@ def github(table: Table) -> Iterator[str]:
             yield _command(row, row.verdict, line(row))
 
 
-def _command(row: Row, title: str, told: str) -> str:
+def _command(row: Row, title: str, words: str) -> str:
     level = "warning" if row.kind == OPEN else "error"
     title = _escaped(f"gpulift {title}").replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={title}::{_escaped(told)}"
+    return f"::{level} title={title}::{_escaped(words)}"
 
 
-def _escaped(told: str) -> str:
-    return "%0A".join(visible(part).replace("%", "%25") for part in told.split("\n"))
+def _escaped(words: str) -> str:
+    return "%0A".join(visible(part).replace("%", "%25") for part in words.split("\n"))
 
 
 def junit(table: Table) -> str:
@@ -229,18 +241,18 @@ def junit(table: Table) -> str:
     return content.getvalue().decode()
 
 
-def _junit_case(suite: ET.Element, name: tuple[str, str], row: Row, kind: str, told: str) -> None:
+def _junit_case(suite: ET.Element, name: tuple[str, str], row: Row, kind: str, words: str) -> None:
     case = ET.SubElement(suite, "testcase", classname=_xml(name[0]), name=_xml(name[1]))
     if not kind:
-        ET.SubElement(case, "system-out").text = _xml(told)
+        ET.SubElement(case, "system-out").text = _xml(words)
         return
-    found = ET.SubElement(case, kind, type=row.verdict, message=_xml(told))
-    found.text = _xml("\n".join(row.data().get("path", ())))
+    element = ET.SubElement(case, kind, type=row.verdict, message=_xml(words))
+    element.text = _xml("\n".join(row.data().get("path", ())))
 
 
-def _xml(told: str) -> str:
+def _xml(words: str) -> str:
     """Without the characters that XML 1.0 cannot hold."""
-    return NOT_IN_XML.sub("?", told)
+    return NOT_IN_XML.sub("?", words)
 
 
 def bencher(table: Table) -> str:
@@ -248,12 +260,12 @@ def bencher(table: Table) -> str:
     is measured in a unit a value with its interval; seconds in nanoseconds, as it wants."""
     made: dict[str, dict[str, dict[str, float]]] = {}
     for row in table.rows:
-        if (found := row.measured) is None:
+        if (measured := row.measured) is None:
             continue
-        one = found.estimate.scaled(1e9 if found.unit == "s" else 1.0)
-        ends = {"value": one.value, "lower_value": one.low, "upper_value": one.high}
+        ratio = measured.estimate.scaled(1e9 if measured.unit == "s" else 1.0)
+        ends = {"value": ratio.value, "lower_value": ratio.low, "upper_value": ratio.high}
         known = {name: end for name, end in ends.items() if end is not None}
-        made[row.subject] = {LATENCY if found.unit == "s" else found.unit or MEASURE: known}
+        made[row.subject] = {LATENCY if measured.unit == "s" else measured.unit or MEASURE: known}
     return json.dumps(made, indent=2, allow_nan=False)
 
 
@@ -283,14 +295,14 @@ def outputs(given: Sequence[str]) -> list[Output]:
     """What `--format FORM[=FILE]` asks for. Lines stand on stdout unless another form does, beside
     which GitHub's commands may stand. Refuses a file of another's."""
     made = []
-    for one in given:
-        form, equals, file = one.partition("=")
+    for word in given:
+        form, equals, file = word.partition("=")
         if form not in FORMS:
             raise GpuliftError(f"--format knows {', '.join(FORMS)}, not {form!r}")
         made.append(Output(form, named(file) if equals else None))
         if form == "junit" and made[-1].file is not None:
             require_free(made[-1].file, None, JUNIT_BEGINNING)
-    shown = [one.form for one in made if one.file is None]
+    shown = [output.form for output in made if output.file is None]
     alone = [form for form in shown if form != "github"] or ["lines"]
     if len(alone) > 1 or (alone[0] not in ("lines", "markdown") and len(shown) > 1):
         raise GpuliftError(f"--format {alone[0]} stands alone: give the others a file each, =FILE")
@@ -299,9 +311,9 @@ def outputs(given: Sequence[str]) -> list[Output]:
 
 def show(table: Table, asked: Sequence[Output]) -> None:
     """In the forms that are asked for."""
-    for one in asked:
-        content = FORMS[one.form](table)
-        if one.file is not None:
-            write_whole(content + "\n", one.file)
+    for output in asked:
+        content = FORMS[output.form](table)
+        if output.file is not None:
+            write_whole(content + "\n", output.file)
         elif content:
             typer.echo(content)
