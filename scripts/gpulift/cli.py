@@ -128,9 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named_shell = given if given[1:] else [*given, _shell()]
         return call(app_of(()), named_shell, "gpulift")  # as a shell completes `./gpulift`, too
     if given[:1] == ["gate"]:
-        from gpulift.commands.gate_options import with_command
+        from gpulift.commands.gate_options import rewritten
 
-        given = with_command(given)
+        given = rewritten(given)
     completed = " ".join(os.environ.get(name, "") for name in COMPLETED).split()[1:2]
     app = app_of(completed if COMPLETION in os.environ else given[:1])
     return call(app, with_default(given) or ["--help"], place.PROGRAM)

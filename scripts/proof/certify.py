@@ -39,8 +39,7 @@ from gpulift.gate.evidence import (
     stage_folder,
 )
 from gpulift.gate.judge import next_look, next_screen, values
-from gpulift.gate.rows import selecting
-from gpulift.gate.setup import choose_rows
+from gpulift.gate.rows import choose_rows, selecting
 from gpulift.ground.entry import say
 from gpulift.ground.errors import (
     FAILED,

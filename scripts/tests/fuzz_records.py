@@ -23,8 +23,8 @@ from gpulift.records.files import content_of, record_files_below
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
+from gpulift.verdicts.comparison import Launch, compare
 from gpulift.verdicts.decision import IMPROVED, REGRESSED
-from gpulift.verdicts.two_sets import Launch, compare
 from tests.conftest import CHECKOUT
 
 SMALL = 6000  # bytes of a line: the structure of the long ones is the same, with more windows

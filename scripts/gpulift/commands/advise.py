@@ -18,9 +18,9 @@ from gpulift.advise.progress import Progress
 from gpulift.advise.records import records_of, require_new, write
 from gpulift.advise.rounds import Asked, Measured
 from gpulift.advise.table import print_advice
-from gpulift.commands.gate_jobs import callers_environment
 from gpulift.commands.shared import print_json
 from gpulift.engine.runs import make_new
+from gpulift.gate.commands import callers_environment
 from gpulift.ground import place, terminal
 from gpulift.ground.arguments import Json, Wide, named, require_above_0
 from gpulift.ground.entry import say

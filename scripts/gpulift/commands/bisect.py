@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpulift.commands import gate_jobs
 from gpulift.commands.shared import Gpu
 from gpulift.gate.ancestry import Ancestry
-from gpulift.gate.judge import GateResult
+from gpulift.gate.answer import answer
+from gpulift.gate.asked import THRESHOLD, TIMEOUT_S, Asked
+from gpulift.gate.commands import callers_environment
 from gpulift.gate.metrics import Metric
+from gpulift.gate.plan import measured, planned
 from gpulift.gate.repositories import Repository
 from gpulift.ground import text
 from gpulift.ground.arguments import time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, OK, GpuliftError
-from gpulift.verdicts.decision import EQUIVALENT, IMPROVED, REGRESSED, SKIPPED
+from gpulift.verdicts import table
+from gpulift.verdicts.row import FAILED as WORSE
+from gpulift.verdicts.row import LEFT_OUT, OPEN, PASSED, Row, Table
 
-WORSE, SAME, UNTOLD = "worse", "no worse", "cannot be told"
 LARGEST = 0.9  # that is looked for: a threshold is a fraction
 
 
-@dataclass(frozen=True)
-class Found:
-    """What is said of a commit against another, how many times as long it takes or why that cannot
-    be told."""
-
-    word: str
-    why: str = ""
-    ratio: float = 1.0
-
-    def __str__(self) -> str:
-        return f"{self.word}{': ' if self.why else ''}{self.why}"
-
-
-Judge = Callable[[str, str], Found]  # of a base and a head
+Judge = Callable[[str, str], Row]  # of a base and a head
 
 
 def bisect(
@@ -59,11 +50,11 @@ def bisect(
     ] = "",
     threshold: Annotated[
         float, typer.Option(help="The least change that is called one; half of a larger one is.")
-    ] = gate_jobs.THRESHOLD,
+    ] = THRESHOLD,
     budget: Annotated[str | None, typer.Option(help="Time of each gate: 300s, 10m, 1h.")] = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a run, or a set-up, may take.")
-    ] = gate_jobs.TIMEOUT_S,
+    ] = TIMEOUT_S,
     gpu: Gpu = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of orders.")] = 1,
 ) -> None:
@@ -76,38 +67,37 @@ def bisect(
     if metric and higher:
         raise GpuliftError("give one of --metric and --higher: one number is bisected")
     source = Metric(higher, higher=True) if higher else Metric(metric) if metric else None
-    asked = gate_jobs.JobAsked(
-        doors=gate_jobs.Doors(tuple(command)),
-        base=None,
-        head=None,
-        pythons=None,
+    asked = Asked(
+        started_s=0.0,  # each has its own
+        command=tuple(command),
         metrics=(source,) if source else (),
         setup=setup,
-        plant="",
         threshold=threshold,
-        thresholds={},
         budget_s=None if budget is None else time_s("--budget", budget),
         timeout_s=timeout,
         gpu=gpu,
         seed=seed,
-        out=None,
     )
+    environment = callers_environment()
+    judged: list[Row] = []
 
-    environment = gate_jobs.callers_environment()
-    judged: list[Found] = []
-
-    def judge(base: str, head: str) -> Found:
-        least = max(threshold, half_of(judged[0].ratio)) if judged else threshold
-        both = replace(asked, base=base, head=head, threshold=least)
+    def judge(base: str, head: str) -> Row:
+        ends = judged[0].estimate if judged else None
+        least = max(threshold, half_of(ends.value)) if ends else threshold
+        now_s = time.monotonic()
+        both = replace(asked, base=base, head=head, threshold=least, started_s=now_s)
         try:
-            found = found_in(gate_jobs.run(both, environment)[0])
+            with planned(both, environment, say) as plan:
+                row = row_of(answer(measured(plan), plan.folder))
         except GpuliftError as error:
             if error.exit_code != FAILED and not judged:  # of the ends, so of all
                 raise
-            found = Found(UNTOLD, str(error))  # it does not build, or cannot run
-        say(f"{head[:7]} against {base[:7]}: {found}")
-        judged.append(found)
-        return found
+            row = Row(
+                "head/base", head, "error", OPEN, reason=str(error)
+            )  # it cannot be built, or run
+        say(f"{head[:7]} against {base[:7]}: {said(row)}")
+        judged.append(row)
+        return row
 
     repository = Repository.here(Path.cwd())
     ends = (repository.commit(good), repository.commit(bad))
@@ -116,19 +106,22 @@ def bisect(
     raise typer.Exit(OK)
 
 
-def found_in(result: GateResult) -> Found:
-    """What a gate of one number says of its head."""
-    rows = [one.verdict for one in result.rows]
-    verdict = next((one for one in rows if one.verdict != SKIPPED), rows[0])
-    word = {REGRESSED: WORSE, EQUIVALENT: SAME, IMPROVED: SAME}.get(verdict.verdict, UNTOLD)
-    ratio = verdict.difference.ratio.value if verdict.difference else 1.0
-    return Found(word, verdict.reason if word == UNTOLD else f"{ratio:.3f} times as long", ratio)
+def row_of(made: Table) -> Row:
+    """That of the number that is bisected."""
+    return next((row for row in made.rows if row.kind != LEFT_OUT), made.rows[0])
+
+
+def said(row: Row) -> str:
+    """What is said of a commit against another."""
+    word = {WORSE: "worse", PASSED: "no worse"}.get(row.kind)
+    why = table.figures(row) if word else table.why(row)
+    return ": ".join(filter(None, (word or "cannot be told", why)))
 
 
 def half_of(ratio: float) -> float:
     """What is looked for between ends that differ by this ratio: two such steps make it. A commit
     is on one side of it or on the other, which takes fewer pairs than a change of 1 %."""
-    return min(math.sqrt(ratio) - 1, LARGEST)
+    return min(math.sqrt(max(ratio, 1 / ratio)) - 1, LARGEST)
 
 
 def search(ancestry: Ancestry, judge: Judge, both: tuple[str, str], ends: str) -> tuple[str, str]:
@@ -136,25 +129,25 @@ def search(ancestry: Ancestry, judge: Judge, both: tuple[str, str], ends: str) -
     that cannot be told."""
     good, bad = both
     shared = _shared(ancestry, judge, both, ends)
-    goods, untold = list(shared), dict[str, Found]()
+    goods, untold = list(shared), dict[str, Row]()
     while left := [one for one in ancestry.between(goods, bad) if one not in untold]:
         say(f"{text.counted(len(left), 'commit')} left to look at")
-        found = judge(good, left[0])
-        if found.word == WORSE:
+        row = judge(good, left[0])
+        if row.kind == WORSE:
             bad = left[0]
-        elif found.word == SAME:
+        elif row.kind == PASSED:
             goods.append(left[0])
         else:
-            untold[left[0]] = found
+            untold[left[0]] = row
     if passed := ancestry.between(goods, bad):
         names = ", ".join(commit[:7] for commit in (*passed, bad))
-        why = "; ".join(dict.fromkeys(str(untold[commit]) for commit in passed))
+        why = "; ".join(dict.fromkeys(said(untold[commit]) for commit in passed))
         raise GpuliftError(f"it is one of {names}: all but the last {why}", INCONCLUSIVE)
     parent = ancestry.parent(bad, shared)
-    if parent != good and (found := judge(parent, bad)).word != WORSE:
+    if parent != good and (row := judge(parent, bad)).kind != WORSE:
         raise GpuliftError(
             f"{bad[:7]} is the first that is worse than {good[:7]}, but against its parent"
-            f" {parent[:7]} it is {found}: it came in several steps, or by chance",
+            f" {parent[:7]} it is {said(row)}: it came in several steps, or by chance",
             INCONCLUSIVE,
         )
     return bad, parent
@@ -170,14 +163,14 @@ def _shared(ancestry: Ancestry, judge: Judge, both: tuple[str, str], ends: str) 
         raise GpuliftError(
             f"{ends} have no commit in common; in a shallow clone git fetch --unshallow gets it"
         )
-    if (found := judge(good, bad)).word != WORSE:
-        told = "whether they differ" if found.word == UNTOLD else "the second is"
-        raise GpuliftError(f"{ends}: {told} {found}", INCONCLUSIVE)
+    if (row := judge(good, bad)).kind != WORSE:
+        what = "the second is" if row.kind == PASSED else "whether they differ"
+        raise GpuliftError(f"{ends}: {what} {said(row)}", INCONCLUSIVE)
     for fork in shared:
-        if fork != good and (found := judge(good, fork)).word != SAME:
+        if fork != good and (row := judge(good, fork)).kind != PASSED:
             raise GpuliftError(
-                f"{ends} part at {fork[:7]}, which against the first is {found}: name a --good that"
-                " the second follows",
+                f"{ends} part at {fork[:7]}, which against the first is {said(row)}: name a --good"
+                " that the second follows",
                 INCONCLUSIVE,
             )
     return shared

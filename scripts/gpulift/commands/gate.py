@@ -2,71 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gpulift.commands import gate_jobs
-from gpulift.commands.gate_options import (
-    OF_JOBS,
-    OF_TECHNIQUES,
-    origin_of,
-    require_alone,
-    require_fitting,
-)
+from gpulift.commands.gate_options import origin_of, require_fitting
 from gpulift.commands.selecting import SameFilter
 from gpulift.commands.shared import Gpu
-from gpulift.engine import machine
-from gpulift.engine.runs import discard_if_empty
-from gpulift.gate import job_output, sealed
-from gpulift.gate import output as gate_output
-from gpulift.gate.attribution import attribute, beside
-from gpulift.gate.builds import Build, BuildFailed, find_build, own_build, require_known
-from gpulift.gate.environments import Sides, asked_environments, find_sides
-from gpulift.gate.evidence import (
-    COMMANDS,
-    Evidence,
-    read_evidence,
-    require_one_machine,
-    save,
-)
-from gpulift.gate.judge import GateResult, RowResult, judge
-from gpulift.gate.launches import GateRecords, read_records
-from gpulift.gate.measure import measure
+from gpulift.gate import sealed
+from gpulift.gate.answer import answer
+from gpulift.gate.asked import COMMAND, THRESHOLD, TIMEOUT_S, Asked, pythons_of
+from gpulift.gate.commands import callers_environment
+from gpulift.gate.evidence import Evidence
+from gpulift.gate.judge import GateResult, judge
 from gpulift.gate.metrics import Metric
-from gpulift.gate.programs import Settings
+from gpulift.gate.plan import judged_again, measured, planned
 from gpulift.gate.same import Outputs
-from gpulift.gate.setup import Asked, make_gate, make_setup, require_sound
-from gpulift.ground.arguments import (
-    Filter,
-    named,
-    one_filter,
-    require_above_0,
-    require_free,
-    time_s,
-)
+from gpulift.ground.arguments import Filter, named, one_filter, require_free, time_s
 from gpulift.ground.entry import say
-from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError
+from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
-from gpulift.verdicts import thresholds
-from gpulift.verdicts.decision import ARM_TIME_S, DECISION_METHOD
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The ways in which verdicts are shown, and the rows that are explained."""
-
-    as_json: bool
-    as_markdown: bool
-    github: bool
-    explained: Sequence[RowResult]
-    junit: Path | None
-    bmf: Path | None
+from gpulift.verdicts import table, thresholds
+from gpulift.verdicts.decision import ARM_TIME_S
+from gpulift.verdicts.row import Row, Table
 
 
 def gate(
@@ -122,13 +84,14 @@ def gate(
             metavar="CASE", help="From windows to verdict; CASE is a part of technique/case/arm."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
-    github: Annotated[
-        bool, typer.Option("--github", help="Workflow commands of GitHub as well.")
-    ] = False,
-    junit: Annotated[
-        Path | None,
-        typer.Option(parser=named, metavar="FILE", help="Write JUnit XML to this file."),
+    forms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FORM[=FILE]",
+            help="lines, json, markdown, github (workflow commands), junit or bmf (Bencher), on"
+            " stdout or into a file; may be repeated.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
     gpu: Gpu = None,
@@ -136,6 +99,15 @@ def gate(
         float, typer.Option(help="Seconds per build, comparison and launch.")
     ] = ARM_TIME_S,
     thresholds_file: thresholds.ThresholdsFile = None,
+    with_tool: Annotated[
+        str,
+        typer.Option(
+            "--with",
+            metavar="TOOL",
+            help="What says the numbers of what stands behind --: command, gbench or nvbench (a"
+            " program of Google Benchmark or NVBench), or pytest (pytest-benchmark).",
+        ),
+    ] = COMMAND,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -149,16 +121,6 @@ def gate(
     higher: Annotated[
         list[str] | None,
         typer.Option(metavar="SOURCE", help="A metric of which more is better; may be repeated."),
-    ] = None,
-    gbench: Annotated[
-        str | None,
-        typer.Option(metavar="PROGRAM", help="The rows of a program with Google Benchmark."),
-    ] = None,
-    nvbench: Annotated[
-        str | None, typer.Option(metavar="PROGRAM", help="The rows of a program with NVBench.")
-    ] = None,
-    pytest: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The rows of pytest-benchmark.")
     ] = None,
     setup: Annotated[
         str,
@@ -178,10 +140,10 @@ def gate(
     ] = "",
     threshold: Annotated[
         float, typer.Option(help="Of a command: the least change that is called one.")
-    ] = gate_jobs.THRESHOLD,
+    ] = THRESHOLD,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a run of a command, or its set-up, may take.")
-    ] = gate_jobs.TIMEOUT_S,
+    ] = TIMEOUT_S,
     equal: Annotated[
         list[str] | None,
         typer.Option(
@@ -202,15 +164,6 @@ def gate(
             help="Write all that was measured into one file, which `verify FILE.json` checks.",
         ),
     ] = None,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Of a command: a comment for a pull request.")
-    ] = False,
-    bmf: Annotated[
-        Path | None,
-        typer.Option(
-            parser=named, metavar="FILE", help="Of a command: write Bencher's metric format."
-        ),
-    ] = None,
 ) -> None:
     """Head against base on one card, confirmed on fresh launches: 1 regressed, 3 instrument broken,
     4 not comparable, 5 inconclusive.
@@ -221,169 +174,88 @@ def gate(
 
     gate --base main --certificate faster.json -- python train.py
     """
-    started_s = time.monotonic()
-    doors = gate_jobs.doors(same, command, gbench, nvbench, pytest)
-    environments = asked_environments(base, head, base_python, head_python)
-    if base is None and replay is None and environments is None:
+    asked = Asked(
+        started_s=time.monotonic(),
+        base=base,
+        head=head,
+        pythons=pythons_of(base, head, base_python, head_python),
+        budget_s=None if budget is None else time_s("--budget", budget),
+        seed=seed,
+        gpu=gpu,
+        out=out,
+        thresholds=thresholds.read(thresholds_file),
+        origin=origin_of(context, command),
+        certified=certificate is not None,
+        filter=None if command else one_filter(same, filter),
+        all_cases=all_cases or base_python is not None,  # those of Python arms are never quick
+        arm_time_s=arm_time,
+        command=tuple(command or ()),
+        script=script_of(same, command),
+        with_tool=with_tool,
+        metrics=tuple(metrics_of(metric, higher)),
+        setup=setup,
+        plant=plant,
+        threshold=threshold,
+        timeout_s=timeout,
+        same=Outputs(tuple(equal or ()), tolerance),
+    )
+    require_fitting(context, replay is not None, asked.of_command)
+    shown = Shown(table.outputs(forms or ()), explain, certificate)
+    shown.require_sound(asked)
+    if replay is not None:
+        raise typer.Exit(shown.show(judged_again(replay), replay))
+    if base is None and asked.pythons is None:
         raise GpuliftError("name either --base REF to measure, or --replay FOLDER")
-    if replay is not None:
-        require_alone(context)
-    if as_json and (github or as_markdown or explain is not None):
-        raise GpuliftError("--json stands alone: it has every step of every verdict")
-    require_fitting(context, OF_TECHNIQUES if doors else OF_JOBS if replay is None else {})
-    require_above_0("--arm-time", arm_time)
-    if junit is not None:
-        require_free(junit, None, gate_output.JUNIT_BEGINNING)
-    origin = origin_of(context, command)
-    if certificate is not None:
-        require_free(certificate, None, sealed.BEGINNING)
-        sealed.require_public(origin)
-        if environments is not None:
+    with planned(asked, callers_environment(), say) as plan:
+        if explain is not None:  # refuses a name of none
+            shown.rows(answer(judge(Evidence(plan.setup)), plan.folder))
+        raise typer.Exit(shown.show(measured(plan), plan.folder))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The forms in which verdicts are shown, the rows that are explained, and the certificate."""
+
+    outputs: Sequence[table.Output]
+    explained: str | None
+    certificate: Path | None
+
+    def require_sound(self, asked: Asked) -> None:
+        """Refuses, before anything is measured, what could not be shown."""
+        if self.explained is not None and self.outputs[0] != table.Output("lines"):
+            raise GpuliftError("--explain is for lines: JSON has every step of every verdict")
+        if self.certificate is None:
+            return
+        require_free(self.certificate, None, sealed.BEGINNING)
+        sealed.require_public(asked.origin)
+        if asked.pythons is not None:
             raise GpuliftError("--certificate is of two commits: give --base, no interpreters")
-    limit_s = None if budget is None else time_s("--budget", budget)
-    changes = {} if replay is not None else thresholds.read(thresholds_file)
-    if replay is not None:
-        result, folder = judge_again(replay), replay
-    elif doors is not None:
-        metrics = [
-            *(Metric(source) for source in metric or ()),
-            *(Metric(source, higher=True) for source in higher or ()),
-        ]
-        result, folder = gate_jobs.run(
-            gate_jobs.JobAsked(
-                doors=doors,
-                base=base,
-                head=head,
-                pythons=environments,
-                metrics=tuple(metrics),
-                setup=setup,
-                plant=plant,
-                threshold=threshold,
-                thresholds=changes,
-                budget_s=limit_s,
-                timeout_s=timeout,
-                gpu=gpu,
-                seed=seed,
-                out=out,
-                same=Outputs(tuple(equal or ()), tolerance),
-                origin=origin,
-                certified=certificate is not None,
-            ),
-            gate_jobs.callers_environment(),
-        )
-    else:
-        asked = Asked(
-            base or "",
-            head,
-            one_filter(same, filter),
-            all_cases or environments is not None,  # cases of Python arms are too slow to be quick
-            limit_s,
-            seed,
-            Settings(arm_time, gpu),
-            out,
-            started_s,
-            environments,
-            changes,
-            origin,
-            certificate is not None,
-        )
-        result, folder = _measured(asked, explain)
-    explained = [] if explain is None else gate_output.rows_of(result, explain)
-    _show(result, folder, Shown(as_json, as_markdown, github, explained, junit, bmf))
-    if certificate is not None:
-        say(sealed.write(folder, certificate))
-    raise typer.Exit(result.exit_code)
+
+    def rows(self, made: Table) -> list[Row]:
+        """Those that are explained."""
+        return [] if self.explained is None else table.rows_named(made, self.explained)
+
+    def show(self, result: GateResult, folder: Path) -> int:
+        """Shows it all; returns the exit code."""
+        made = answer(result, folder)
+        rows = self.rows(made)
+        table.show(made, self.outputs)
+        for line in table.explained(rows):
+            typer.echo(visible(line))
+        if self.certificate is not None:
+            say(sealed.write(folder, self.certificate))
+        return result.exit_code
 
 
-def judge_again(folder: Path) -> GateResult:
-    """The verdicts of a gate from its evidence; refuses those of another decision method."""
-    evidence = read_evidence(folder)
-    if evidence.setup.method != DECISION_METHOD:
-        raise GpuliftError(
-            f"{folder} was judged by decision method {evidence.setup.method}, and this is"
-            f" {DECISION_METHOD}: check out the commit that made it",
-            NOT_COMPARABLE,
-        )
-    require_one_machine(folder)
-    return judge(evidence)
+def script_of(same: str | None, command: Sequence[str] | None) -> str:
+    """The Python file that is named in place of a filter, if there is one."""
+    script = same if same and same.endswith(".py") and Path(same).is_file() else ""
+    if command and same and not script:
+        raise GpuliftError(f"{same!r} is one argument too many: a command stands behind --")
+    return script
 
 
-def _measured(asked: Asked, explain: str | None) -> tuple[GateResult, Path]:
-    require_sound(asked)
-    sides = _sides(asked)
-    base, head, infos = sides.base, sides.head, sides.head_infos
-    doubt = base.context.build.doubt or head.context.build.doubt
-    if asked.certified and doubt:
-        raise GpuliftError(f"--certificate is of commits, and a side was {doubt}")
-    setup = make_setup(asked, base, head, sides.base_infos, infos)
-    if explain is not None:
-        gate_output.rows_of(judge(Evidence(setup)), explain)  # refuses a name that is none
-    made = make_gate(asked, setup, infos, base, head, say)
-    say(f"base {setup.base}, head {setup.head}: {setup.mode}; evidence goes to {made.folder}")
-    try:
-        evidence = measure(made, setup)
-    finally:  # which may be refused before anything is
-        discard_if_empty(made.folder)
-    require_one_machine(made.folder)
-    result = judge(evidence)
-    if evidence.ended:  # one that the budget broke off has no result, as after an interrupt
-        records = read_records(made.folder, evidence.setup)
-        save(made.folder, evidence.setup, _document(result, records))
-    return result, made.folder
-
-
-def _sides(asked: Asked) -> Sides:
-    if asked.environments is not None:
-        return find_sides(asked, *asked.environments, say)
-    base, head = _builds(asked)
-    return Sides(base, head, machine.catalogue(base.bench), machine.catalogue(head.bench))
-
-
-def _builds(asked: Asked) -> tuple[Build, Build]:
-    gpu, until_s = asked.settings.gpu, asked.until_s
-    require_known([one for one in (asked.base, asked.head) if one is not None], gpu)
-    try:
-        base = find_build(asked.base, gpu, say, until_s)
-        if asked.head is None:
-            return base, own_build(gpu)
-        return base, find_build(asked.head, gpu, say, until_s)
-    except BuildFailed as failed:
-        typer.echo(failed.said, err=True)
-        raise
-
-
-def _show(result: GateResult, folder: Path, shown: Shown) -> None:
-    """In the ways that were asked for."""
-    of_job = result.setup.mode == COMMANDS
-    records = GateRecords(folder, {}) if of_job else read_records(folder, result.setup)
-    both = job_output.beside(result, folder) if of_job else beside(result, records)
-    if shown.junit is not None:
-        gate_output.write_junit(result, shown.junit, both)
-    if of_job:
-        gate_jobs.show(result, folder, shown.as_json, shown.as_markdown, shown.bmf)
-    elif shown.as_json:
-        document = {**_document(result, records), "evidence": str(folder)}
-        typer.echo(json.dumps(document, indent=2, allow_nan=False))
-    else:
-        _show_lines(result, records, shown.explained, both)
-    for text in gate_output.github(result, both) if shown.github else ():
-        typer.echo(text)
-
-
-def _show_lines(
-    result: GateResult,
-    records: GateRecords,
-    explained: Sequence[RowResult],
-    both: gate_output.Beside,
-) -> None:
-    for text in gate_output.lines(result, both):
-        typer.echo(visible(text))
-    if explained:
-        causes = attribute(result, records)
-        for text in gate_output.explain(result, explained, causes, records):
-            typer.echo(visible(text))
-    typer.echo(f"evidence: {visible(str(records.folder))}")
-
-
-def _document(result: GateResult, records: GateRecords) -> dict[str, Any]:
-    return gate_output.as_json(result, attribute(result, records), records)
+def metrics_of(metric: Sequence[str] | None, higher: Sequence[str] | None) -> Iterator[Metric]:
+    """Those of which less is better first."""
+    yield from (Metric(source) for source in metric or ())
+    yield from (Metric(source, higher=True) for source in higher or ())

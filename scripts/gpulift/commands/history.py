@@ -15,21 +15,27 @@ from rich.text import Text
 
 from gpulift.commands.shared import print_json
 from gpulift.engine import machine
-from gpulift.gate import branch, history, job_output
+from gpulift.gate import branch, history
+from gpulift.gate.answer import answer, shown
 from gpulift.gate.evidence import COMMANDS, GATE_FILE, Document, read_evidence
 from gpulift.gate.history import LEAST_POINTS, Change, Point
 from gpulift.gate.judge import judge
+from gpulift.gate.metrics import Reading
 from gpulift.gate.repositories import Repository
 from gpulift.ground import terminal, text
 from gpulift.ground.arguments import Filter, Json, named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, GpuliftError, write_error
+from gpulift.ground.estimate import Estimate
 from gpulift.ground.lock import alone
 from gpulift.ground.near import near
 from gpulift.ground.whole import read_whole
 from gpulift.records.decode import decoded
 from gpulift.records.read import Run, read_results, run_folders
+from gpulift.verdicts import table
 from gpulift.verdicts.cases import TECHNIQUE, group_cases
+from gpulift.verdicts.row import FAILED as WORSE
+from gpulift.verdicts.row import PASSED, Row
 
 FOLDER = Path("gpulift-history")
 RECENT = 10
@@ -123,8 +129,8 @@ def show(
         terminal.console().print(_overview(rows, told))
         return
     for point in rows[row]:
-        shown = (point.at, _shown(point, point.value), point.commit, point.machine)
-        typer.echo(text.visible("  ".join(shown)))
+        told_of = (point.at, _shown(point, point.value), point.commit, point.machine)
+        typer.echo(text.visible("  ".join(told_of)))
     for line in told[row]:
         typer.echo(line)
 
@@ -153,7 +159,7 @@ def alerts(
         print_json([asdict(change) for change in worse])
     else:
         for change in worse:
-            typer.echo(_sentence(change))
+            typer.echo(text.visible(table.line(_row(change))))
         short = len(rows) - len(enough)
         insufficient = f"; {short} insufficient (fewer than {LEAST_POINTS} points)" if short else ""
         typer.echo(f"{len(worse)} alerts in {len(enough)} rows{insufficient}")
@@ -219,16 +225,17 @@ def _of_gate(folder: Path) -> Iterator[Point]:
             " gpulift: gate again"
         ) from None
     head = HASH.search(evidence.setup.head)
-    for one in job_output.figures(result, job_output.launches_of(folder, result)):
-        yield Point(
-            row=one.result.row.id,
-            value=one.head.value,
-            at=at,
-            commit=f"{head[1]}{'-dirty' if head[2] else ''}" if head else "",
-            machine=evidence.setup.machine,
-            unit=one.head.unit,
-            higher=one.head.higher,
-        )
+    for row in answer(result, folder).rows:
+        if row.measured is not None:
+            yield Point(
+                row=f"{row.group}/{row.subject}",
+                value=row.measured.estimate.value,
+                at=at,
+                commit=f"{head[1]}{'-dirty' if head[2] else ''}" if head else "",
+                machine=evidence.setup.machine,
+                unit=row.measured.unit,
+                higher=row.measured.higher,
+            )
 
 
 def _overview(rows: dict[str, list[Point]], told: dict[str, list[str]]) -> Table:
@@ -246,20 +253,23 @@ def _told(points: Sequence[Point], found: Sequence[Change]) -> Iterator[str]:
         yield f"insufficient: {len(points)} of {LEAST_POINTS} points"
     elif not found:
         yield "no change"
-    yield from (_sentence(change) for change in found)
+    yield from (text.visible(table.line(_row(change))) for change in found)
 
 
-def _sentence(change: Change) -> str:
-    factor = change.after / change.before
-    word = "worse" if change.worse else "better"
+def _row(change: Change) -> Row:
     cards = "" if change.same_card else ", not all on one card"
     at = " ".join(filter(None, (change.first.at[:10], change.first.commit)))
-    before, after = (_shown(change.first, value) for value in (change.before, change.after))
-    said = f"{word}: {change.row} from {at} on: {before} -> {after}, {factor:.3f}{cards}"
-    return text.visible(said)
+    return Row(
+        question="after/before",
+        subject=change.row,
+        verdict="worse" if change.worse else "better",
+        kind=WORSE if change.worse else PASSED,
+        estimate=Estimate(change.after / change.before),
+        base=_shown(change.first, change.before),
+        head=_shown(change.first, change.after),
+        reason=f"from {at} on{cards}",
+    )
 
 
 def _shown(point: Point, value: float) -> str:
-    if point.unit == "s":
-        return text.seconds(value)
-    return f"{value:.4g}{' ' if point.unit else ''}{point.unit}"
+    return shown(Reading(value, point.unit))

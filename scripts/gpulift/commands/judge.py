@@ -9,17 +9,19 @@ from typing import Annotated
 
 import typer
 
-from gpulift.commands import gate_jobs
+from gpulift.gate.answer import answer
+from gpulift.gate.asked import THRESHOLD, require_new
+from gpulift.gate.commands import callers_environment
 from gpulift.gate.conditions import processor
 from gpulift.gate.evidence import BASE, HEAD
 from gpulift.gate.repositories import cache_folder
-from gpulift.gate.setup import require_new
 from gpulift.ground.arguments import named, require_above_0, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.judge import run as judging
 from gpulift.judge.side import Limits, require_linux
 from gpulift.judge.task import read_source, read_task
+from gpulift.verdicts import table
 
 MEBI, GIGA = 1 << 20, 1e9
 
@@ -44,7 +46,7 @@ def judge(
     ] = None,
     threshold: Annotated[
         float, typer.Option(help="The least change that is called one.")
-    ] = gate_jobs.THRESHOLD,
+    ] = THRESHOLD,
     timeout: Annotated[float, typer.Option(help="Seconds that a call may take.")] = Limits.call_s,
     memory: Annotated[
         int, typer.Option(min=1, help="MiB of addresses that a candidate may have.")
@@ -79,7 +81,7 @@ def judge(
         operations=flops and flops * GIGA,
         out=out,
     )
-    cache = cache_folder(gate_jobs.callers_environment())
+    cache = cache_folder(callers_environment())
     judged = judging.run(asked, processor(), cache, say)
     _show(judged, as_json)
     raise typer.Exit(judged.found.exit_code)
@@ -105,6 +107,7 @@ def _show(judged: judging.Judged, as_json: bool) -> None:
         document = {**told, "conditions": judged.conditions}
         typer.echo(json.dumps(document, indent=2) if as_json else found.line)
     else:
-        gate_jobs.show(found, judged.folder, as_json=as_json, as_markdown=False, bmf=None)
+        form = table.Output("json" if as_json else "lines")
+        table.show(answer(found, judged.folder), [form])
     for line in () if as_json else judged.conditions:
         typer.echo(line)

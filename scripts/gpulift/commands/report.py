@@ -87,11 +87,11 @@ def report(
 
     made = []
     if gates:
-        from gpulift.commands.gate import judge_again
+        from gpulift.gate.plan import judged_again
 
-        made += [changes.from_gate(judge_again(folder)) for folder in gates]
+        made += [changes.from_gate(judged_again(folder)) for folder in gates]
     if base is not None:
-        from gpulift.verdicts.two_sets import compare
+        from gpulift.verdicts.comparison import compare
 
         compared = compare(read_results([base]), found, across, filter=filter)
         made.append(changes.from_comparison(compared, found[0].records[0].context.slug))

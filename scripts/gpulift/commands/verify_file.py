@@ -16,13 +16,13 @@ from subprocess import run
 from typing import Any
 
 from gpulift.commands import plausible
-from gpulift.commands.gate import judge_again
-from gpulift.commands.gate_options import AGAIN
+from gpulift.commands.gate_options import AGAIN, OLD_TOOLS
 from gpulift.gate import sealed
+from gpulift.gate.answer import launches_of
 from gpulift.gate.conditions import NONE
 from gpulift.gate.evidence import COMMANDS, GATE_FILE, Origin
-from gpulift.gate.job_output import launches_of
 from gpulift.gate.judge import GateResult
+from gpulift.gate.plan import judged_again
 from gpulift.ground import errors
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
@@ -102,7 +102,7 @@ def verified(file: Path) -> Verified:
     decision method."""
     held = sealed.read(file)
     with sealed.evidence_of(held, file) as folder:
-        result = judge_again(folder)
+        result = judged_again(folder)
         says = sealed.says(result)
         found = list(_problems(held, folder, result, says))
         wall = _wall(result, folder)
@@ -205,7 +205,9 @@ def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
     if found.problems:
         raise GpuliftError("it does not hold, so that nothing is measured again", errors.FAILED)
     origin = found.origin
-    if not set(AGAIN.values()).issuperset(origin.options) or origin.script.startswith("-"):
+    if not {*AGAIN.values(), *OLD_TOOLS}.issuperset(origin.options) or origin.script.startswith(
+        "-"
+    ):
         raise GpuliftError("it has options that no certificate keeps")
     sides = [f"--base={origin.base}", f"--head={origin.head}", f"--seed={says['seed'] + 1}"]
     card = [] if gpu is None else [f"--gpu={gpu}"]

@@ -14,39 +14,15 @@ from gpulift.analysis.machine.verdict import overall
 from gpulift.analysis.summary import Roof, Worth
 from gpulift.exchange.rows import known_errors
 from gpulift.ground import text
-from gpulift.ground.text import visible
+from gpulift.ground.markup import code, table
 
 MOST_LINES = 10
-MOST_LETTERS = 160
-PLAIN = " -/,%"  # punctuation that is no markup inside a line
-IN_BACKTICKS = f"{PLAIN}_:.+=()"  # nor ends inline code or the cell of a table
 MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "skipped": "➖"}
 
 
 def github_text(analysis: Analysis) -> str:
     """Verdict, what failed or is open, the best and worst of each technique, the roofs."""
     return "\n".join(line for run in analysis.runs for line in _run(run, analysis.doubts)) + "\n"
-
-
-def code(value: str) -> str:
-    """A text of a record as inline code in which nothing is markup, a mention or a link.
-
-    Ids and plain words are in backticks, so that an e-mail or a log can be read, too. In all else
-    ASCII punctuation that could mean anything is a numeric character reference, which CommonMark
-    never takes for structure; GitHub turns no text inside <code> into mentions.
-    """
-    shown = visible(value)
-    if len(shown) > MOST_LETTERS:
-        shown = f"{shown[:MOST_LETTERS]}…"
-    if shown.strip() and all(one.isalnum() or one in IN_BACKTICKS for one in shown):
-        return f"`{shown}`"
-    inside = "".join(
-        letter
-        if letter.isalnum() or letter in PLAIN or not letter.isascii()
-        else f"&#{ord(letter)};"
-        for letter in shown
-    )
-    return f"<code>{inside}</code>"
 
 
 def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
@@ -61,11 +37,11 @@ def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
         yield f"**Mind: {mark}.**"
     yield ""
     yield from _checks(checks)
-    yield from _table(
+    yield from table(
         ("technique", "case", "arm", "speedup", "fraction of the roof", "known errors"),
         [_worth(row) for row in ordered(headline(summary, doubts), doubts)],
     )
-    yield from _table(
+    yield from table(
         ("roof", "regime", "rate", "of the datasheet"), [_roof(one) for one in summary.roofs]
     )
     if not summary.worths and not summary.roofs:
@@ -83,16 +59,6 @@ def _checks(checks: Sequence[CheckResult]) -> Iterator[str]:
             yield f"- {MARKS[word]} and {len(found) - MOST_LINES} more that are {word}"
         if found:
             yield ""
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if not rows:
-        return
-    yield f"| {' | '.join(head)} |"
-    yield f"|{' --- |' * len(head)}"
-    for cells in rows:
-        yield f"| {' | '.join(cells)} |"
-    yield ""
 
 
 def _worth(row: Worth) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpulift.gate.git import git
-from gpulift.ground.errors import FAILED, GpuliftError
+from gpulift.gate.git import git, made
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,4 @@ class Ancestry:
         )
 
     def _listed(self, *arguments: str) -> list[str]:
-        done = git(self.root, "rev-list", *arguments)
-        if done.returncode != 0:
-            raise GpuliftError(f"git rev-list in {self.root}: {done.stderr.strip()}", FAILED)
-        return done.stdout.splitlines()
+        return made(self.root, "rev-list", *arguments).decode().splitlines()

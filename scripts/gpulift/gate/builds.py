@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,8 @@ from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import cached
-from gpulift.gate.git import check_out, git
+from gpulift.gate.git import check_out
+from gpulift.gate.repositories import Repository
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError, RecordError, write_error
 from gpulift.ground.lock import alone
 from gpulift.ground.programs import tool_output
@@ -123,30 +123,18 @@ def find_build(reference: str, gpu: int | None, say: Say, until_s: float | None 
 
 def resolve(reference: str, checkout: Path) -> str:
     """The full commit of a git reference of the checkout."""
-    if shutil.which("git") is None:
-        raise GpuliftError("git is not installed: install it, or name build folders")
-    known = git(checkout, "rev-parse", "--show-prefix")
-    if known.returncode != 0:
+    try:
+        repository = Repository.here(checkout)
+        if not repository.inside:
+            return repository.commit(reference)
+    except GpuliftError as error:
         raise GpuliftError(
-            f"git takes {checkout} for no repository: name build folders instead; git says:"
-            f" {_last(known.stderr, 1).strip()}"
-        )
-    if known.stdout.strip():
-        raise GpuliftError(
-            f"{checkout} is no repository of its own but a folder of another one: name build"
-            " folders instead"
-        )
-    if not reference.startswith("-"):
-        found = git(checkout, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
-        if found.returncode == 0:
-            return found.stdout.strip()
-    if git(checkout, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
-        raise GpuliftError(
-            f"{reference}: this clone is shallow and does not hold it: git fetch --unshallow"
-        )
+            f"{error}; {reference or 'nothing'} is no build folder either (with gpulift-bench and"
+            " modules)"
+        ) from None
     raise GpuliftError(
-        f"{reference or 'nothing'} is neither a git reference of this checkout nor a build folder"
-        " (with gpulift-bench and modules)"
+        f"{checkout} is no repository of its own but a folder of another one: name build folders"
+        " instead"
     )
 
 
@@ -191,20 +179,21 @@ def _build(above: Path, settings: dict[str, str], say: Say, until_s: float | Non
         made_with.unlink(missing_ok=True)  # what fails now has taken away what was there
         cmake = settings.get("CMAKE_COMMAND") or "cmake"
         command = [cmake, "--fresh", "-S", str(above / "source"), "-B", str(build), "-G", "Ninja"]
-        _run([*command, *flags], f"{above.name} cannot be configured", until_s)
+        _run([*command, *flags], f"{above.name} cannot be configured", until_s, say)
         made_with.write_text(wanted, encoding="utf-8")
     listed = _run(
         [ninja, "-C", str(build), "-t", "targets", "all"],
         f"{above.name} cannot list its targets",
         until_s,
+        say,
     )
     say(f"bringing {above.name} up to date (a build takes minutes the first time)")
     targets = needed_targets(listed)
-    _run([ninja, "-C", str(build), *targets], f"{above.name} cannot be built", until_s)
+    _run([ninja, "-C", str(build), *targets], f"{above.name} cannot be built", until_s, say)
 
 
-def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
-    """What the command prints; its last lines go to stderr when it fails."""
+def _run(command: Sequence[str], failure: str, until_s: float | None, say: Say) -> str:
+    """What the command prints; its last lines are said where it fails."""
     left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
     try:
         done = tool_output(command, left_s)
@@ -216,16 +205,10 @@ def _run(command: Sequence[str], failure: str, until_s: float | None) -> str:
             " give a larger --budget, or name build folders"
         ) from None
     if done.returncode != 0:
-        raise BuildFailed(failure, _last(done.stdout, LAST_LINES))
+        for line in _last(done.stdout, LAST_LINES).splitlines():
+            say(line)
+        raise GpuliftError(failure, FAILED)
     return done.stdout
-
-
-class BuildFailed(GpuliftError):
-    """A build that failed, with the last lines of what the tools said."""
-
-    def __init__(self, message: str, said: str) -> None:
-        super().__init__(message, FAILED)
-        self.said = said
 
 
 def _open(folder: Path, name: str, gpu: int | None) -> Build:

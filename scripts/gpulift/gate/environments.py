@@ -12,8 +12,9 @@ from pathlib import Path
 
 from gpulift.engine import machine
 from gpulift.engine.machine import TechniqueInfo
+from gpulift.gate.asked import PYTHONS, Asked
 from gpulift.gate.builds import Build, own_build
-from gpulift.gate.setup import Asked, choose_rows
+from gpulift.gate.rows import choose_rows
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.programs import answered, last_error
 from gpulift.records.decode import converted, parse_line
@@ -54,23 +55,10 @@ class Sides:
     head_infos: Sequence[TechniqueInfo]
 
 
-def asked_environments(
-    base: str | None, head: str | None, base_python: str | None, head_python: str | None
-) -> tuple[str, str] | None:
-    """The environments of base and head where they were asked for; refuses what does not fit."""
-    if base_python is None and head_python is None:
-        return None
-    if base_python is None or head_python is None:
-        raise GpuliftError("name both environments: --base-python ENV and --head-python ENV")
-    if base is not None or head is not None:
-        raise GpuliftError("two Python environments are compared on one build: no --base or --head")
-    return base_python, head_python
-
-
-def find_sides(asked: Asked, base_python: str, head_python: str, say: Say) -> Sides:
+def find_sides(asked: Asked, say: Say) -> Sides:
     """This checkout's build with either environment, and Python arms alone; refuses an environment
     that lacks what a script needs."""
-    build = own_build(asked.settings.gpu)
+    build = own_build(asked.gpu)
     catalogue = machine.catalogue(build.bench)
     infos = with_python_arms(catalogue)
     rows = choose_rows(infos, infos, asked.filter, asked.all_cases)
@@ -81,7 +69,7 @@ def find_sides(asked: Asked, base_python: str, head_python: str, say: Say) -> Si
     ]
     found = [
         find_environment(option, named, build.modules / WORKER, scripts)
-        for option, named in (("--base-python", base_python), ("--head-python", head_python))
+        for option, named in zip(PYTHONS, asked.pythons or (), strict=True)
     ]
     base, head = (
         replace(build, name=f"{one.said} on {build.name}", stem=one.stem, python=one.python)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpulift.ground.errors import FAILED, GpuliftError
-from gpulift.ground.programs import finished, text_of
+from gpulift.ground.programs import finished, last_error, text_of
 from gpulift.ground.text import visible
 from gpulift.ground.whole import whole_folder
 
@@ -26,6 +26,7 @@ SETTINGS = (
     "user.name=gpulift",
     "user.email=gpulift@localhost",
 )
+ALWAYS = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}  # nobody is there to give a password
 SPARSE = ("config.worktree", "info/sparse-checkout")  # of a checkout that has a part of the files
 
 
@@ -33,15 +34,49 @@ def git(
     folder: Path, *arguments: str, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """What it says in the folder. Raises GpuliftError where it does not end."""
+    done = asked(folder, *arguments, more=more)
+    told, errors = text_of(done.stdout), text_of(done.stderr)
+    return subprocess.CompletedProcess(done.args, done.returncode, told, errors)
+
+
+def asked(
+    folder: Path, *arguments: str, more: Mapping[str, str] | None = None, content: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """The same as it is, of what stands in `content`."""
     settings = [part for one in SETTINGS for part in ("-c", one)]
     command = ["git", "-C", str(folder), *settings, *arguments]
+    environment = {**of_no_git(os.environ), **ALWAYS, **(more or {})}
     try:
-        done = finished(command, LIMIT_S, environment={**of_no_git(os.environ), **(more or {})})
+        return finished(command, LIMIT_S, environment=environment, content=content)
+    except FileNotFoundError:
+        raise GpuliftError("git is not installed: install it") from None
     except subprocess.TimeoutExpired:
-        asked = f"git {arguments[0]}"
-        raise GpuliftError(f"{asked}: has not ended in {LIMIT_S} s in {folder}") from None
-    said, errors = text_of(done.stdout), text_of(done.stderr)
-    return subprocess.CompletedProcess(command, done.returncode, said, errors)
+        what = f"git {arguments[0]}"
+        raise GpuliftError(f"{what}: has not ended in {LIMIT_S} s in {folder}", FAILED) from None
+
+
+def made(
+    folder: Path, *arguments: str, more: Mapping[str, str] | None = None, content: bytes = b""
+) -> bytes:
+    """The same, where it is to succeed."""
+    done = asked(folder, *arguments, more=more, content=content)
+    if done.returncode != 0:
+        raise GpuliftError(f"git {arguments[0]} in {folder}: {reason(done)}", FAILED)
+    return done.stdout
+
+
+def line(
+    folder: Path, *arguments: str, more: Mapping[str, str] | None = None, content: bytes = b""
+) -> str:
+    """The same of one line."""
+    return os.fsdecode(made(folder, *arguments, more=more, content=content)).removesuffix("\n")
+
+
+def reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The first line that says what was fatal: advice may follow."""
+    told = text_of(done.stderr).splitlines()
+    fatal = next((one for one in told if one.startswith(("fatal: ", "error: "))), last_error(done))
+    return visible(fatal)
 
 
 def of_no_git(environment: Mapping[str, str]) -> dict[str, str]:
@@ -64,9 +99,7 @@ def check_out(repository: Path, commit: str, folder: Path) -> None:
         for name in SPARSE:
             if (own / name).is_file():
                 shutil.copyfile(own / name, part / ".git" / name)
-        done = git(part, "reset", "--hard", "--quiet", commit)
-        if done.returncode != 0:
-            raise GpuliftError(f"{commit} cannot be checked out: {last_words(done, 1)}", FAILED)
+        made(part, "reset", "--hard", "--quiet", commit)
 
 
 def last_words(done: subprocess.CompletedProcess[str], lines: int) -> str:

@@ -33,7 +33,6 @@ from gpulift.ground.estimate import CONFIDENCE
 from gpulift.ground.steps import step
 from gpulift.ground.text import counted
 from gpulift.verdicts.decision import (
-    EQUIVALENT,
     ERROR,
     FASTER,
     GO_ON,
@@ -53,7 +52,6 @@ from gpulift.verdicts.decision import (
     screen,
 )
 
-WORST_FIRST = (ERROR, REGRESSED, INCONCLUSIVE, IMPROVED, EQUIVALENT, SKIPPED)
 MOST_UNDECIDED = 0.1  # of the comparisons that were judged
 LESS_SHARP = "alternating processes: less sharp"
 NULL_ROWS = 2

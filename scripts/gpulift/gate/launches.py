@@ -10,8 +10,8 @@ from typing import Any
 from gpulift.gate.evidence import CASES, OK, TURNS, Row, Setup, Turn, launch_folders, read_turns
 from gpulift.ground import steps
 from gpulift.ground.steps import step
+from gpulift.verdicts.comparison import Launch
 from gpulift.verdicts.explain import launch_data, launch_line, place, record_data
-from gpulift.verdicts.two_sets import Launch
 
 SCREEN, CONFIRMATION = "screen", "confirmation"
 STAGES = (SCREEN, CONFIRMATION)

@@ -130,16 +130,17 @@ class Taker(Protocol):
 
 
 @dataclass(frozen=True)
-class Gate:
-    """What is measured with what; `on_gpu` has the techniques that need a GPU, `launch_bound` those
-    whose pace launches set."""
+class Plan:
+    """What is measured with what, and where to; `on_gpu` has the techniques that need a GPU,
+    `launch_bound` those whose pace launches set."""
 
+    setup: Setup
     folder: Path
     taker: Taker
-    on_gpu: frozenset[str]
-    launch_bound: frozenset[str]
     budget: Budget
     say: Say
+    on_gpu: frozenset[str] = frozenset()
+    launch_bound: frozenset[str] = frozenset()
 
 
 def needed_row_launches(setup: Setup, taker: Taker) -> int:
@@ -149,16 +150,16 @@ def needed_row_launches(setup: Setup, taker: Taker) -> int:
     return taker.cost(rows, GatePlan(rows).screen_launches) + len((NULL, PLANTED)) * control
 
 
-def measure(gate: Gate, setup: Setup) -> Evidence:
+def measure(gate: Plan) -> Evidence:
     """Measures everything into the folder; stops early where a control failed.
 
     What a budget leaves undone stays inconclusive, and one that ends while something is measured
     breaks the gate off. Throws GpuliftError when it cannot even hold the screen and the controls.
     """
-    _require_time(gate, needed_row_launches(setup, gate.taker), 0)
-    save(gate.folder, setup)
+    _require_time(gate, needed_row_launches(gate.setup, gate.taker), 0)
+    save(gate.folder, gate.setup)
     try:
-        return _measure_in_time(gate, setup)
+        return _measure_in_time(gate)
     except BudgetOver:
         gate.say(
             f"the budget of {gate.budget.limit_s:.0f} s broke the gate off: what was measured is"
@@ -167,9 +168,9 @@ def measure(gate: Gate, setup: Setup) -> Evidence:
         return read_evidence(gate.folder)
 
 
-def _measure_in_time(gate: Gate, setup: Setup) -> Evidence:
-    evidence = Evidence(setup)
-    if not setup.measurable:
+def _measure_in_time(gate: Plan) -> Evidence:
+    evidence = Evidence(gate.setup)
+    if not gate.setup.measurable:
         return evidence
     evidence = _screen_cases(gate, evidence)
     sure = _all_pass(gate, [rows_control(evidence), *hardware_control(evidence)])
@@ -178,7 +179,7 @@ def _measure_in_time(gate: Gate, setup: Setup) -> Evidence:
     return _ask_base_alone(gate, evidence)
 
 
-def _judge_by_controls(gate: Gate, evidence: Evidence) -> Evidence:
+def _judge_by_controls(gate: Plan, evidence: Evidence) -> Evidence:
     """The controls, and where they pass the confirmation."""
     rows = tuple(
         choose_null_rows(
@@ -200,7 +201,7 @@ def _judge_by_controls(gate: Gate, evidence: Evidence) -> Evidence:
     return _confirm(gate, evidence, CASES, evidence.setup.measurable)
 
 
-def _all_pass(gate: Gate, controls: Sequence[Control]) -> bool:
+def _all_pass(gate: Plan, controls: Sequence[Control]) -> bool:
     """Whether the controls so far allow to go on; says which one does not."""
     for control in controls:
         if not control.passed:
@@ -209,7 +210,7 @@ def _all_pass(gate: Gate, controls: Sequence[Control]) -> bool:
     return all(control.passed for control in controls)
 
 
-def _ask_base_alone(gate: Gate, evidence: Evidence) -> Evidence:
+def _ask_base_alone(gate: Plan, evidence: Evidence) -> Evidence:
     """Base against a copy of itself where a process broke that held both builds."""
     rows = of_unknown_side(evidence)
     if not rows:
@@ -221,7 +222,7 @@ def _ask_base_alone(gate: Gate, evidence: Evidence) -> Evidence:
     return _stage(gate, evidence, ALONE, 1, rows, range(PILOT))
 
 
-def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
+def _screen_cases(gate: Plan, evidence: Evidence) -> Evidence:
     setup = evidence.setup
     launches = GatePlan(len(setup.measurable)).screen_launches
     gate.say(f"screen: {len(setup.measurable)} comparisons x {launches} launches")
@@ -236,7 +237,7 @@ def _screen_cases(gate: Gate, evidence: Evidence) -> Evidence:
     return _screen_on(gate, evidence, CASES, rows)
 
 
-def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
+def _screen_on(gate: Plan, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
     """More launches of the rows in which too little would have been seen, as far as the budget
     allows; what it does not allow is judged by the launches that are there."""
     plan = plan_of(evidence)
@@ -271,17 +272,17 @@ def _screen_on(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row])
     return evidence
 
 
-def _allows(gate: Gate, rows: int, kept: int, launches: int) -> bool:
+def _allows(gate: Plan, rows: int, kept: int, launches: int) -> bool:
     """Whether there is time for so many more of so many rows, and for what is kept."""
     return gate.budget.allows(gate.taker.cost(rows, launches) + kept)
 
 
-def _saved(gate: Gate, evidence: Evidence, setup: Setup) -> Evidence:
+def _saved(gate: Plan, evidence: Evidence, setup: Setup) -> Evidence:
     save(gate.folder, setup)
     return replace(evidence, setup=setup)
 
 
-def _control(gate: Gate, evidence: Evidence, series: str) -> Evidence:
+def _control(gate: Plan, evidence: Evidence, series: str) -> Evidence:
     rows, launches = evidence.setup.null_rows, plan_of(evidence).screen_launches
     if evidence.setup.mode == COMMANDS and series == NULL:
         # Enough to say how large a slow-down to plant; the rows need the time more.
@@ -292,7 +293,7 @@ def _control(gate: Gate, evidence: Evidence, series: str) -> Evidence:
     return _confirm(gate, evidence, series, rows)
 
 
-def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
+def _confirm(gate: Plan, evidence: Evidence, series: str, rows: Sequence[Row]) -> Evidence:
     """Takes looks with more and more fresh launches until every row is decided.
 
     Where the budget ends first, the set-up says so. The null control leaves time for the planted.
@@ -325,7 +326,7 @@ def _confirm(gate: Gate, evidence: Evidence, series: str, rows: Sequence[Row]) -
     return evidence
 
 
-def _launches_to_come(gate: Gate, evidence: Evidence, series: str) -> int:
+def _launches_to_come(gate: Plan, evidence: Evidence, series: str) -> int:
     """Of one row, for the controls that follow after what is measured now."""
     controls = {CASES: 2, NULL: 1}.get(series, 0) if not evidence.setup.planted_size else 0
     rows = min(NULL_ROWS, len(evidence.setup.measurable))
@@ -342,7 +343,7 @@ def _launches_of_control() -> int:
 
 
 def _stage(
-    gate: Gate, evidence: Evidence, series: str, stage: int, rows: Sequence[Row], launches: range
+    gate: Plan, evidence: Evidence, series: str, stage: int, rows: Sequence[Row], launches: range
 ) -> Evidence:
     """Measures these launches of the rows. Their number is even, so that the arm of either build
     allocates first in half of them."""
@@ -382,7 +383,7 @@ def _stage_seed(seed: int, series: str, stage: int) -> int:
     return (seed * len(SERIES) * 2 + SERIES.index(series) * 2 + stage) * SEEDS_PER_STAGE
 
 
-def _require_time(gate: Gate, row_launches: int, done: int) -> None:
+def _require_time(gate: Plan, row_launches: int, done: int) -> None:
     if gate.budget.allows(row_launches):
         return
     limit_s = gate.budget.limit_s or 0.0
@@ -395,6 +396,6 @@ def _require_time(gate: Gate, row_launches: int, done: int) -> None:
     )
 
 
-def _built(gate: Gate) -> bool:
+def _built(gate: Plan) -> bool:
     """Whether builds took a time worth a word."""
     return gate.budget.used_s >= 1

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gpulift.gate import prepared
-from gpulift.gate.git import check_out, git, last_words
+from gpulift.gate.git import check_out, git, last_words, line
 from gpulift.gate.jobs import JobSide
 from gpulift.gate.prepared import Say
 from gpulift.gate.processes import run_to_end
@@ -51,8 +51,6 @@ class Repository:
     @staticmethod
     def here(folder: Path) -> Repository:
         """That of a folder. Raises GpuliftError where there is none."""
-        if shutil.which("git") is None:
-            raise GpuliftError("git is not installed: install it")
         found = git(folder, "rev-parse", "--show-toplevel", "--show-prefix")
         if found.returncode != 0:
             said = last_words(found, LAST_LINES)
@@ -87,15 +85,15 @@ class Repository:
             raise GpuliftError(f"{clashing} has conflicts: resolve them, or name a --head")
         with TemporaryDirectory(prefix="gpulift-index-") as folder:
             own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-            index = self._made("rev-parse", "--git-path", "index")
+            index = line(self.root, "rev-parse", "--git-path", "index")
             # With its time, by which git knows what may have changed since.
             shutil.copy2(self.root / index, own["GIT_INDEX_FILE"])
-            self._made("add", "--update", more=own)
-            tree = self._made("write-tree", more=own)
+            line(self.root, "add", "--update", more=own)
+            tree = line(self.root, "write-tree", more=own)
         commit = head
         if changed := tree != self.tree(head):
             dates = {f"GIT_{who}_DATE": NO_TIME for who in ("AUTHOR", "COMMITTER")}
-            commit = self._made("commit-tree", tree, "-p", head, "-m", "changes", more=dates)
+            commit = line(self.root, "commit-tree", tree, "-p", head, "-m", "changes", more=dates)
         listed = git(self.root, "ls-files", "--others", "--exclude-standard").stdout
         new = len(listed.splitlines())
         said = f"this checkout ({head[:7]}{' with uncommitted changes' if changed else ''})"
@@ -105,14 +103,7 @@ class Repository:
 
     def tree(self, commit: str) -> str:
         """Which files it has: of several commits with the same files one."""
-        return self._made("rev-parse", f"{commit}^{{tree}}")
-
-    def _made(self, *arguments: str, more: Mapping[str, str] | None = None) -> str:
-        done = git(self.root, *arguments, more=more)
-        if done.returncode != 0:
-            said = last_words(done, LAST_LINES)
-            raise GpuliftError(f"git {arguments[0]} in {self.root}: {said}", FAILED)
-        return done.stdout.strip()
+        return line(self.root, "rev-parse", f"{commit}^{{tree}}")
 
     @contextmanager
     def held(self, commits: list[str], environment: Mapping[str, str], say: Say) -> Iterator[None]:

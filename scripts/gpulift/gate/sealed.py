@@ -17,9 +17,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from gpulift.gate.answer import family
 from gpulift.gate.evidence import GATE_FILE, SERIES, Origin, read_evidence
 from gpulift.gate.judge import GateResult, judge
-from gpulift.gate.output import family
 from gpulift.gate.pairs import LAUNCH_FILE
 from gpulift.ground.errors import GpuliftError, RecordError, write_error
 from gpulift.ground.text import visible

@@ -26,14 +26,15 @@ def finished(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     most_bytes: int | None = None,
+    content: bytes = b"",
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a program to its end. Throws subprocess.TimeoutExpired after the limit: it is killed
-    then, with all that it started, and hardly waited for, since a driver may hold it. Likewise
-    GpuliftError where it writes more than `most_bytes`."""
+    """Runs a program to its end, with `content` on its stdin. Throws subprocess.TimeoutExpired
+    after the limit: it is killed then, with all that it started, and hardly waited for, since a
+    driver may hold it. Likewise GpuliftError where it writes more than `most_bytes`."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=pipe if content else subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,
         cwd=folder,
@@ -42,13 +43,13 @@ def finished(
     )
     try:
         if most_bytes is None:
-            said, errors = process.communicate(timeout=limit_s)
+            said, errors = process.communicate(content or None, timeout=limit_s)
         else:
             said, errors = _read(process, limit_s, most_bytes)
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pipe_end in (process.stdout, process.stderr):
+        for pipe_end in (process.stdin, process.stdout, process.stderr):
             if pipe_end is not None:
                 pipe_end.close()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -14,7 +14,7 @@ from statistics import median
 from gpulift.engine.runs import discard_if_empty, make_new
 from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Setup, save
 from gpulift.gate.judge import GateResult, judge
-from gpulift.gate.measure import Budget, Gate, measure
+from gpulift.gate.measure import Budget, Plan, measure
 from gpulift.ground import text
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, GpuliftError
 from gpulift.judge import roofs
@@ -91,8 +91,7 @@ def run(asked: Asked, machine: str, cache: Path, say: Callable[[str], None]) -> 
         planned_s = time.monotonic() - began_s
         say(f"a window has {trials.calls} calls; {budget_s:.0f} s at most (--budget)")
         budget = Budget(budget_s, planned_s, used_s=planned_s)
-        gate = Gate(folder, trials, frozenset(), frozenset(), budget, say)
-        evidence = measure(gate, _setup(asked, machine))
+        evidence = measure(Plan(_setup(asked, machine), folder, trials, budget, say))
         found: GateResult | Refusal = judge(evidence)
         if evidence.ended:
             save(folder, evidence.setup, {"exit_code": found.exit_code})

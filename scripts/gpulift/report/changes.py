@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpulift.gate.judge import WORST_FIRST, Control, GateResult, RowResult
-from gpulift.gate.output import as_usual, family
+from gpulift.gate.answer import as_usual, family
+from gpulift.gate.judge import Control, GateResult, RowResult
 from gpulift.ground import errors
 from gpulift.ground.estimate import Estimate
 from gpulift.verdicts import decision
-from gpulift.verdicts.decision import EQUIVALENT, SKIPPED, Verdict, percent
-from gpulift.verdicts.two_sets import UNITS, Comparison
-from gpulift.verdicts.two_sets import Row as ComparedRow
+from gpulift.verdicts.comparison import UNITS, ArmPair, Comparison
+from gpulift.verdicts.decision import EQUIVALENT, SKIPPED, WORST_FIRST, Verdict, percent
 
 GLYPHS = {
     decision.REGRESSED: "▼",
@@ -138,7 +137,7 @@ def _gate_row(one: RowResult) -> ChangeRow:
     return _row(one.row.technique, one.row.case_id, one.row.arm, one.verdict)
 
 
-def _compared_row(row: ComparedRow) -> ChangeRow:
+def _compared_row(row: ArmPair) -> ChangeRow:
     made = _row(row.technique, row.case_id, row.arm, row.verdict)
     reason = "; ".join(part for part in (row.measure, made.reason) if part)
     return replace(made, reason=reason)

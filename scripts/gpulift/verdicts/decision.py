@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
@@ -20,6 +20,7 @@ import scipy
 from gpulift.ground import steps
 from gpulift.ground.estimate import CONFIDENCE, Estimate
 from gpulift.ground.steps import step
+from gpulift.verdicts.row import BROKEN, FAILED, LEFT_OUT, OPEN, PASSED, Row
 
 DECISION_METHOD = "2"
 
@@ -29,6 +30,15 @@ REGRESSED = "regressed"
 INCONCLUSIVE = "inconclusive"
 SKIPPED = "skipped"
 ERROR = "error"
+KINDS = {  # of rows, worst first
+    ERROR: BROKEN,
+    REGRESSED: FAILED,
+    INCONCLUSIVE: OPEN,
+    IMPROVED: PASSED,
+    EQUIVALENT: PASSED,
+    SKIPPED: LEFT_OUT,
+}
+WORST_FIRST = tuple(KINDS)
 
 EQUIVALENCE_ALPHA = 0.05  # of each of the two one-sided tests
 AIM = 2.0  # times the least change: a screen goes on until it would have seen this much
@@ -36,6 +46,7 @@ FAMILY_ALPHA = 0.01  # chance of one false regression or more in a whole compari
 POWER = 0.9  # of the smallest effect that would have been seen
 LARGEST_SHOWN = 10.0  # of the smallest effects
 LARGEST_LOG = math.log(1e6)  # changes beyond a million-fold are shown as that: exp() overflows
+MOST_OF_THEM = 0.75  # of the rows, for which a smaller change is promised
 SMALLEST_ERROR = 1e-6  # of a mean log ratio: timers resolve no more, equal launches are no proof
 
 Key = TypeVar("Key", bound=Hashable)
@@ -153,6 +164,25 @@ class Verdict:
     path: tuple[str, ...] = field(default=(), compare=False)
     unconfirmed: bool = False
 
+    def row(self, subject: str, limit: float, **more: Any) -> Row:
+        """As an answer; `more` are its other fields."""
+        made = Row(
+            question="head/base",
+            subject=subject,
+            verdict=self.verdict,
+            kind=KINDS[self.verdict],
+            estimate=self.difference.ratio if self.difference else None,
+            limit=limit,
+            smallest_effect=self.smallest_effect,
+            reason=more_than_effect(self),
+        )
+        return replace(made, **more)
+
+    def data(self, margins: Margins) -> dict[str, Any]:
+        """What the JSON of a row has of it."""
+        both = {"least": margins.least, "equivalent": margins.equivalent}
+        return {"reason": self.reason, "margins": both, "path": list(self.path)}
+
 
 def independent(base: Sequence[float], head: Sequence[float]) -> Difference | None:
     """Welch's t over the log times of launches that are not paired; None below two on a side."""
@@ -228,6 +258,24 @@ def _decide(
         verdict = no_change(one, margins, one.smallest_effect(alpha, margins.least))
         path = (*path, _equivalence_line(one, margins))
     return replace(verdict, path=(*path, step(steps.VERDICT, verdict.verdict)))
+
+
+def further(
+    differences: Sequence[Difference],
+    effects: Sequence[float],
+    alpha: float,
+    least: float,
+    most: int,
+) -> tuple[float, int, int] | None:
+    """The first of these effects that further launches would tell in most of the differences, how
+    many launches, and in how many of them; None where `most` would tell none."""
+    for effect in effects:
+        needed = [one.launches_to_see(effect, alpha, least, most) for one in differences]
+        enough = sorted(count for count in needed if count is not None)
+        if needed and len(enough) >= MOST_OF_THEM * len(needed):
+            launches = enough[math.ceil(MOST_OF_THEM * len(needed)) - 1]
+            return effect, launches, sum(count <= launches for count in enough)
+    return None
 
 
 def no_change(

@@ -15,8 +15,8 @@ from gpulift.ground.steps import step
 from gpulift.records.model import Record
 from gpulift.records.throttle import Throttle, throttle_of
 from gpulift.verdicts import decision, stats
+from gpulift.verdicts.comparison import OVER_BASELINE, Launch, values
 from gpulift.verdicts.decision import Verdict, at_least, percent
-from gpulift.verdicts.two_sets import OVER_BASELINE, Launch, values
 
 LARGEST_LOG = 700.0  # of what exp() can do; a foreign record may claim any amount of work
 MOST = 2 / 3  # of a change that one cause must hold to be named as the cause

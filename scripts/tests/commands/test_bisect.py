@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 
 from gpulift import cli
-from gpulift.commands import gate_jobs
-from gpulift.commands.bisect import SAME, UNTOLD, WORSE, Found, half_of, search
+from gpulift.commands.bisect import half_of, search
+from gpulift.gate import commands
 from gpulift.gate.ancestry import Ancestry
+from gpulift.gate.asked import THRESHOLD, Asked
+from gpulift.gate.plan import planned
 from gpulift.ground.errors import INCONCLUSIVE, OK, USAGE, GpuliftError
+from gpulift.verdicts.row import FAILED, OPEN, PASSED, Row
+from tests.fake_runs import in_this_process
 from tests.gate.test_repositories import git
 
 pytestmark = [
@@ -49,14 +53,15 @@ class Project:
         words = zip("abcdefghi", verdicts, ["", *"abcdefgh"], strict=False)
         self.grow(" ".join(map("".join, words)))
 
-    def judge(self, base: str, head: str) -> Found:
+    def judge(self, base: str, head: str) -> Row:
         letters = {commit: letter for letter, commit in self.commits.items()}
         both = letters[base] + letters[head]
         self.asked.append(both)
         base_is, head_is = (self.verdicts[letter] for letter in both)
         if "?" in (base_is, head_is):
-            return Found(UNTOLD, "it does not build")
-        return Found(WORSE if self.worse(head_is, base_is) else SAME)
+            return Row("head/base", head, "error", OPEN, reason="it does not build")
+        kind = FAILED if self.worse(head_is, base_is) else PASSED
+        return Row("head/base", head, "", kind)
 
     def search(self, good: str, bad: str) -> str:
         """The letters of the commit that is named and of its parent."""
@@ -169,6 +174,7 @@ def test_a_list_that_git_does_not_give_is_no_empty_one(tmp_path: Path) -> None:
 
 def test_half_of_what_ends_differ_by_twice_is_all_of_it() -> None:
     assert (1 + half_of(1.21)) ** 2 == pytest.approx(1.21)
+    assert half_of(1 / 1.21) == half_of(1.21), "of a number of which more is better"
     assert half_of(12.0) < 1, "a threshold is a fraction"
 
 
@@ -190,15 +196,15 @@ def test_a_commit_of_a_repository_is_named(
     repository(folder, ("1.0", "1.1", "broken", "no program", "1.1", "1.1"))
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(gate_jobs, "MOST_PAIRS", 1)
+    monkeypatch.setattr(commands, "MOST_PAIRS", 1)
+    in_this_process(monkeypatch)
     asked: list[float] = []
-    run_gate = gate_jobs.run
 
-    def noted(gate: gate_jobs.JobAsked, environment: Any) -> Any:
+    def noted(gate: Asked, *more: Any) -> Any:
         asked.append(gate.threshold)
-        return run_gate(gate, environment)
+        return planned(gate, *more)
 
-    monkeypatch.setattr(gate_jobs, "run", noted)
+    monkeypatch.setattr("gpulift.commands.bisect.planned", noted)
     source = ("--metric", "stdout:step: (.*)")
     run = ("--", "./step.py")
     assert cli.main(["bisect", "--good", "HEAD~5", *source, *run]) == OK
@@ -207,7 +213,7 @@ def test_a_commit_of_a_repository_is_named(
     assert "made it slower; its parent" in shown.out
     assert "4 commits left to look at" in shown.err
     assert len(asked) > 2
-    assert asked[0] == gate_jobs.THRESHOLD
+    assert asked[0] == THRESHOLD
     assert asked[1:] == [pytest.approx(0.049, abs=0.005)] * (len(asked) - 1), "of 1.1, half"
     assert "cannot be told: a run of the head ended with code 1" in shown.err
     assert "cannot be told: ./step.py: cannot be started: " in shown.err

@@ -16,7 +16,7 @@ from gpulift import cli
 from gpulift.gate import history
 from gpulift.ground.errors import FAILED, NOTHING_RAN, OK, USAGE
 from tests import sample
-from tests.gate.test_gate_jobs_command import METRIC, RUN, evidence, gate, project
+from tests.gate.test_gate_of_commands import METRIC, RUN, evidence, gate, project
 from tests.gate.test_history import noisy, points
 from tests.gate.test_repositories import git
 
@@ -59,7 +59,8 @@ def test_a_row_that_became_worse_is_an_alert(here: Path, capfd: Shown) -> None:
     keep([*noisy(1.0, 12, 1), *noisy(1.1, 6, 2)])
     assert call("alerts") == FAILED
     out = capfd.readouterr().out
-    assert "worse: a/b from 2026-01-13 c13 on: 1.00 s -> 1.10 s, 1." in out
+    assert "worse        a/b: 1.00 s -> 1.10 s; after/before 1." in out
+    assert "; from 2026-01-13 c13 on\n" in out
     assert "1 alerts in 1 rows" in out
     assert call("alerts", "--last", "3") == OK, "it is of long ago"
     assert call("alerts", "--filter", "-a/b") == NOTHING_RAN
@@ -72,7 +73,7 @@ def test_a_row_that_became_better_is_none(here: Path, capfd: Shown) -> None:
     keep([*noisy(1.0, 12, 1), *noisy(0.9, 6, 2)])
     assert call("alerts") == OK
     assert call("show", "a/b", "--picture", "row.svg") == OK
-    assert "better: a/b from" in capfd.readouterr().out
+    assert "better       a/b: " in capfd.readouterr().out
     assert "<svg" in Path("row.svg").read_text("utf-8")
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.commands import gate_jobs
 from gpulift.engine import doctor, machine, techniques
+from gpulift.gate import commands
+from gpulift.gate.asked import Asked
 from gpulift.ground import place
 from gpulift.ground.errors import GpuliftError
 from tests.conftest import CHECKOUT
@@ -65,6 +66,5 @@ def test_doctor_asks_for_no_compiler(installed: Path, root: Path) -> None:
 
 
 def test_a_gate_of_a_script_calls_the_same_program(installed: Path) -> None:
-    doors = gate_jobs.Doors(script="my_step.py")
-    _, command, _ = gate_jobs._tool(doors)
-    assert command[2:4] == ("bench", "my_step.py")
+    job = commands._with_tool(Asked(0.0, script="my_step.py"), 1.0, "python")
+    assert job.command[2:4] == ("bench", "my_step.py")

@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpulift import cli
 from gpulift.commands.exchange import EXPORTS
 from gpulift.exchange.csv_table import all_columns, csv_bytes, defused
-from gpulift.exchange.github import code
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.ground.errors import OK
+from gpulift.ground.markup import code
 from gpulift.records.read import Run, read_run
 from tests import sample
 from tests.junit_rules import complaints

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.commands.gate import judge_again
-from gpulift.gate.attribution import attribute
+from gpulift.gate.answer import answer
 from gpulift.gate.evidence import TWO_IN_ONE, Row, Setup, save
 from gpulift.gate.judge import GateResult
-from gpulift.gate.launches import read_records
+from gpulift.gate.plan import judged_again
 from gpulift.ground.errors import FAILED
 from gpulift.verdicts.decision import DECISION_METHOD
 from tests.conftest import DATA
@@ -70,7 +69,7 @@ def _unpack(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def result(gate: Path) -> GateResult:
-    return judge_again(gate)
+    return judged_again(gate)
 
 
 def test_each_fault_is_found(result: GateResult) -> None:
@@ -88,8 +87,8 @@ def test_the_controls_of_that_gate_passed(result: GateResult) -> None:
 
 
 def test_the_cause_of_each_is_told(gate: Path, result: GateResult) -> None:
-    found = attribute(result, read_records(gate, result.setup))
-    causes = {row.technique: one.cause for row, one in found.items()}
+    rows = answer(result, gate).rows
+    causes = {row.group: row.data()["attribution"]["cause"] for row in rows}
     assert causes.keys() == CAUSES.keys()
     wrong = {name: said for name, said in causes.items() if not said.startswith(CAUSES[name])}
     assert wrong == {}

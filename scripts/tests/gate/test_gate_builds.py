@@ -12,7 +12,6 @@ import pytest
 
 from gpulift.engine.machine import cached
 from gpulift.gate.builds import (
-    BuildFailed,
     abi_tag,
     build_commit,
     configure_flags,
@@ -128,7 +127,7 @@ def test_what_could_not_be_configured_otherwise_is_configured_again(
     before = cache.read_text()
     cache.write_text(before.replace("/usr/bin/c++", "/usr/bin/clang++"))
     program(tmp_path / "cmake", "#!/bin/sh\nexit 1\n")
-    with pytest.raises(BuildFailed, match="cannot be configured"):
+    with pytest.raises(GpuliftError, match="cannot be configured"):
         find_build("main", None, lambda text: None)
     cache.write_text(before)
     program(tmp_path / "cmake", CMAKE)
@@ -145,12 +144,12 @@ def test_a_worktree_that_someone_removed_is_made_again(checkout: Path) -> None:
 
 def test_a_build_that_fails_hands_on_the_last_lines(checkout: Path, tmp_path: Path) -> None:
     program(tmp_path / "ninja", BROKEN)
-    with pytest.raises(BuildFailed, match="cannot be built") as failed:
-        find_build("main", None, lambda text: None)
+    said: list[str] = []
+    with pytest.raises(GpuliftError, match="cannot be built") as failed:
+        find_build("main", None, said.append)
     assert failed.value.exit_code == 1
-    lines = failed.value.said.splitlines()
-    assert len(lines) == 10
-    assert lines[-1] == "a.cpp:1: error: no such thing"
+    assert said[-11].startswith("bringing ")
+    assert said[-1] == "a.cpp:1: error: no such thing"
 
 
 def test_a_build_ends_with_the_budget(checkout: Path, tmp_path: Path) -> None:
@@ -186,7 +185,9 @@ def test_an_interrupted_build_is_ended(
 
 def test_wrong_references_are_refused_before_anything_is_built(checkout: Path) -> None:
     require_known(["main", "main~1", str(checkout / "build")], None)
-    with pytest.raises(GpuliftError, match="nothere is neither a git reference"):
+    with pytest.raises(
+        GpuliftError, match=r"'nothere' is no reference of .*; nothere is no build folder either"
+    ):
         require_known(["main", "nothere"], None)
     assert not (checkout / ".gate").exists()
 
@@ -200,7 +201,9 @@ def test_a_missing_compiler_driver_is_one_line(checkout: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("reference", ["nowhere", "--all", "", "HEAD:file"])
 def test_what_is_no_reference_is_exit_2(checkout: Path, reference: str) -> None:
-    with pytest.raises(GpuliftError, match="neither a git reference") as refused:
+    with pytest.raises(
+        GpuliftError, match=r"is no reference of .* is no build folder either"
+    ) as refused:
         find_build(reference, None, lambda text: None)
     assert refused.value.exit_code == 2
 
@@ -208,7 +211,7 @@ def test_what_is_no_reference_is_exit_2(checkout: Path, reference: str) -> None:
 def test_a_shallow_clone_says_so(checkout: Path, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{checkout}", str(shallow))
-    with pytest.raises(GpuliftError, match="this clone is shallow"):
+    with pytest.raises(GpuliftError, match="the clone is shallow: git fetch --unshallow"):
         resolve("HEAD~1", shallow)
     assert resolve("HEAD", shallow) == git(checkout, "rev-parse", "HEAD")
 
@@ -223,9 +226,7 @@ def test_a_folder_of_another_repository_is_not_that_one(checkout: Path) -> None:
 def test_without_git_there_are_build_folders(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(
-        GpuliftError, match=r"for no repository: name build folders .*; git says: fatal"
-    ):
+    with pytest.raises(GpuliftError, match="is in no git repository"):
         resolve("HEAD", tmp_path)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(GpuliftError, match="git is not installed"):
@@ -238,7 +239,7 @@ def test_a_checkout_of_another_owner_is_refused_with_the_remedy_of_git(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    with pytest.raises(GpuliftError, match=r"git says: git config --global --add safe\.directory"):
+    with pytest.raises(GpuliftError, match=r"git config --global --add safe\.directory"):
         resolve("HEAD", checkout)
 
 

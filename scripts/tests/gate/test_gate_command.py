@@ -9,18 +9,18 @@ import signal
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from gpulift.commands import gate as gate_command
 from gpulift.commands.gate import gate
+from gpulift.commands.gate_options import rewritten
 from gpulift.commands.verify_file import verified
-from gpulift.gate import setup as gate_setup
+from gpulift.gate import techniques
 from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.certificate import UnchangedRow
 from gpulift.gate.measure import Budget
@@ -33,15 +33,22 @@ from tests.fake_gate import TAG, FakeBench, Json, make_build, read_all, techniqu
 from tests.trials_made import unchanged
 
 pytestmark = pytest.mark.world
+Shown = pytest.CaptureFixture[str]
 
 MATMUL = "precision/matmul"
 GRAPH = "launch/cuda_graph"
+OF_GRAPH = f"{GRAPH}/n:1/plain"
+BF16 = f"{MATMUL}/n:1/bf16"
 CLEAN = (technique(MATMUL, ("fp32", "bf16")), technique(GRAPH))
 SLOWER = (technique(MATMUL, ("fp32", "bf16"), log_time={"bf16": 0.005}), technique(GRAPH))
-CRASHES = (
-    technique(MATMUL, ("fp32",)),
-    technique(GRAPH, outcome="error", reason="ended with signal SIGSEGV"),
-)
+SHORT = (technique(MATMUL, ("fp32",)), technique(GRAPH))
+SEGV = "ended with signal SIGSEGV"
+CRASHES = (SHORT[0], technique(GRAPH, outcome="error", reason=SEGV))
+SKIPS = (technique(MATMUL), technique(GRAPH, outcome="skipped", reason="out of memory"))
+LACKING = technique(GRAPH, outcome="skipped", reason="no jemalloc", remedy="apt-get install it")
+UNBUILT = {"unavailable": "built without LibTorch", "remedy": "./gpulift setup"}
+OF_HOST = (technique(MATMUL), technique("allocator/x", gpus=0))
+NOT_QUICK = (CLEAN[0], {**CLEAN[1], "cases": [{**CLEAN[1]["cases"][0], "quick": False}]})
 
 
 @pytest.fixture
@@ -53,16 +60,12 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeBench:
     return made
 
 
-def head_is(*techniques: Json) -> None:
-    make_build(Path("build"), techniques)
-
-
 def run(*arguments: str) -> int:
     """The exit code; an error is a line on stderr, as the command line prints it."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(gate)
     try:
-        code = app(args=list(arguments), standalone_mode=False)
+        code = app(args=rewritten(["gate", *arguments])[1:], standalone_mode=False)
     except GpuliftError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -73,38 +76,174 @@ def against_base(*more: str) -> int:
     return run("--base", "base", "--out", "evidence", *more)
 
 
-def verdicts(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, str]:
-    """Of a gate that printed JSON."""
-    document = json.loads(capsys.readouterr().out)
+def replayed(capsys: pytest.CaptureFixture[str], code: int) -> Json:
+    """The document of a replay."""
+    capsys.readouterr()
+    assert run("--replay", "evidence", "--format", "json") == code
+    document: Json = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == code
-    return {f"{row['technique']}/{row['arm']}": row["verdict"] for row in document["rows"]}
+    return document
 
 
-@contextmanager
-def changed_setup() -> Iterator[Json]:
-    """What gate.json keeps, to be changed."""
+def verdicts(document: Json) -> dict[str, str]:
+    return {row["subject"]: row["verdict"] for row in document["rows"]}
+
+
+def change_setup(**changed: Any) -> None:
+    """What gate.json keeps; None takes it away."""
     file = Path("evidence/gate.json")
     document = json.loads(file.read_text())
-    yield document
+    setup = {**document["setup"], **changed}
+    document["setup"] = {key: value for key, value in setup.items() if value is not None}
     file.write_text(json.dumps(document))
 
 
-def test_equal_builds_are_green(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert against_base() == 0
-    said = capsys.readouterr()
-    assert "3 comparisons: 0 error, 0 regressed, 0 inconclusive, 0 improved, 3 equivalent" in (
-        said.out
+# --- What is said of two builds ---
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two builds, what the bench does with them, and what is said; `absent` is said nowhere."""
+
+    name: str
+    code: int
+    said: Sequence[str]
+    base: Sequence[Json] = CLEAN
+    head: Sequence[Json] = CLEAN
+    tag: str = TAG
+    fake: Mapping[str, Any] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    absent: Sequence[str] = ()
+
+
+def both(*techniques: Json) -> dict[str, Any]:
+    return {"base": techniques, "head": techniques}
+
+
+def of_graph(at: int) -> Callable[[str, int], bool]:
+    return lambda name, launch: name == GRAPH and launch >= at
+
+
+CASES = (
+    Case(
+        "equal",
+        0,
+        ["3 rows: 3 equivalent", "family of 3: ", "0.5 %", "no certificate for this model",
+         "screen: 3 comparisons x 4 launches", "control planted: passed"],
+    ),
+    Case("slower", 1, [f"regressed    {BF16}: 1000 µs -> 1.00 ms; head/base 1.00", "8 launches"],
+         head=SLOWER),
+    Case("crash", 1, [f"error        {OF_GRAPH}: head: {SEGV}",
+                      "base against a copy of itself in 1 that broke: is it the head?"],
+         base=SHORT, head=CRASHES),
+    Case("crash in turns", 1, [f"error        {OF_GRAPH}: head: {SEGV}"],
+         base=SHORT, head=CRASHES, tag="another"),
+    Case("base breaks", 5, [f"inconclusive {OF_GRAPH}: no base", SEGV], base=CRASHES, head=SHORT),
+    Case("base breaks in turns", 5, [f"inconclusive {OF_GRAPH}: no base", SEGV], base=CRASHES,
+         head=SHORT, tag="another"),
+    Case("hardware", 3,
+         [f"inconclusive {OF_GRAPH}: slowed down in 1 of 2 launches",
+          "control hardware: FAILED: the hardware slowed itself down in every block of a"],
+         fake={"slowed": of_graph(1)}, absent=["control null, "]),
+    Case("unlike", 5,
+         [f"{OF_GRAPH}: not timed alike in 2 of 2 launches: base queued behind the hold, head"
+          " waiting for the host", "1 inconclusive, 2 equivalent"],
+         head=(CLEAN[0], technique(GRAPH, log_time={"plain": 0.1})),
+         fake={"unlike": of_graph(0)}),
+    Case("skipped", 0, [": out of memory\n"], **both(*SKIPS)),
+    Case("all skipped", 77, [": out of memory\n"], options=("cuda_graph",), **both(*SKIPS)),
+    Case("no GPU", 0, ["1 equivalent, 1 skipped",
+                       "planted slow-down found: allocator/x/n:1/plain: planted 1 %, read "],
+         fake={"context": sample.CPU_CONTEXT}, **both(*OF_HOST)),
+    Case("no GPU, nothing", 77,
+         [": no NVIDIA driver on this machine; install the NVIDIA driver, version 580 or later\n",
+          "model/x/n:1/plain: built without LibTorch; ./gpulift setup\n"],
+         fake={"context": sample.CPU_CONTEXT}, **both(*CLEAN, technique("model/x", **UNBUILT))),
+    Case("remedy", 77, [": no jemalloc; apt-get install it"], **both(LACKING)),
+    Case("remedy in turns", 77, [": no jemalloc; apt-get install it"], tag="another",
+         **both(LACKING)),
+    Case("quick in the base", 0, ["3 equivalent"], head=NOT_QUICK),
+    Case("quick in the head", 0, ["3 equivalent"], base=NOT_QUICK),
+    Case("quick in none", 0, ["2 equivalent"], **both(*NOT_QUICK)),
+    Case("all cases", 0, ["3 equivalent"], options=("--all",), **both(*NOT_QUICK)),
+    Case("biased", 3, ["control null: FAILED", "alarm: regressed",
+                       "control null failed, so nothing is confirmed"], fake={"bias": 0.005}),
+    Case("blind", 3, ["planted 1 %, not found: equivalent", "not confirmed: a control failed",
+                      "control planted failed, so nothing is confirmed",
+                      "bf16: 1000 µs -> 1.00 ms; head/base 1.00"],
+         head=SLOWER, fake={"felt": 0.0}),
+    Case("noisy", 5, ["control planted: passed"], fake={"noise": 0.05}),
+    Case("missing", 3, [f"missing: {OF_GRAPH} (2 of 4 launches)"],
+         fake={"drop": lambda name, launch: name == GRAPH and launch == 1}),
+    Case("nothing", 3, ["n:1/plain (0 of 4 launches)"],
+         fake={"exit_codes": dict.fromkeys(range(1, 100), 1)}),
+    Case("nothing in turns", 3, ["n:1/plain (0 of 4 launches)"], tag="another",
+         fake={"exit_codes": dict.fromkeys(range(1, 100), 1)}),
+    Case("other headers", 1, ["regressed ", "; alternating processes: less sharp"], head=SLOWER,
+         tag="another"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_a_gate_says_it_says_again_of_its_evidence(
+    bench: FakeBench, capsys: Shown, case: Case
+) -> None:
+    make_build(Path("base"), case.base)
+    make_build(Path("build"), case.head, tag=case.tag)
+    for name, value in case.fake.items():
+        setattr(bench, name, value)
+    assert against_base(*case.options) == case.code
+    shown = capsys.readouterr()
+    for words in case.said:
+        assert words in shown.out + shown.err
+    assert not [words for words in case.absent if words in shown.out + shown.err]
+    calls = len(bench.calls)
+    assert run("--replay", "evidence") == case.code
+    assert capsys.readouterr().out == shown.out
+    assert replayed(capsys, case.code)["mode"] == (
+        "duet" if case.tag == TAG else "alternating processes"
     )
-    assert said.out.count("passed") == 3
-    assert "family of 3" in said.out
-    assert "0.5 %" in said.out
-    assert "no certificate for this model" in said.out
-    assert "screen: 3 comparisons x 4 launches" in said.err
-    assert not [line for line in said.out.splitlines() if line.startswith("equivalent")]
+    assert len(bench.calls) == calls
 
 
-def test_its_certificate_holds(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    head_is(*SLOWER)
+def test_what_is_flagged_alone_is_confirmed_and_by_fresh_launches(bench: FakeBench) -> None:
+    make_build(Path("build"), SLOWER)
+    assert against_base() == 1
+    first, second = (read_all(Path(f"evidence/cases/stage{stage}")) for stage in (1, 2))
+    assert {record["arm"] for record in second} == {"bf16"}
+    assert len(second) == 8
+    assert first[0]["order"]["seed"] != second[0]["order"]["seed"]
+
+
+def test_what_breaks_in_both_is_asked_of_the_base_alone(bench: FakeBench) -> None:
+    make_build(Path("base"), SHORT)
+    make_build(Path("build"), CRASHES)
+    assert against_base() == 1
+    sides = [word for word in bench.calls[-1] if word.endswith("base/modules")]
+    here = f"{Path.cwd()}/"
+    assert {word.replace(here, "") for word in sides} == {
+        "--base=base/modules",
+        "--head=base/modules",
+    }
+    assert {record["technique"] for record in read_all(Path("evidence/alone"))} == {GRAPH}
+    crashed = read_all(Path("evidence/cases/stage1"))
+    assert len([one for one in crashed if one["technique"] == GRAPH]) == 1
+
+
+def test_processes_take_turns_and_where_only_large_changes_are_seen_a_large_one_is_planted(
+    bench: FakeBench, capsys: Shown
+) -> None:
+    make_build(Path("build"), CLEAN, tag="another")
+    bench.noise = 0.05
+    assert against_base() == 5
+    (size,) = re.findall(r"control planted, (\S+) % slower on purpose", capsys.readouterr().err)
+    assert 10 < float(size) < 100
+    first = [call[0].split("/")[-2] for call in bench.calls[:8]]
+    assert first == ["base", "build", "build", "base", "build", "base", "base", "build"]
+
+
+def test_its_certificate_holds(bench: FakeBench) -> None:
+    make_build(Path("build"), SLOWER)
     assert against_base("--certificate", "c.json") == 1
     found = verified(Path("c.json"))
     assert not found.problems
@@ -124,343 +263,129 @@ def test_its_certificate_holds(bench: FakeBench, capsys: pytest.CaptureFixture[s
         verified(Path("c.json"))
 
 
-def test_a_regression_is_found_confirmed_and_named(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head_is(*SLOWER)
-    assert against_base() == 1
-    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("regressed")]
-    assert "precision/matmul/n:1/bf16: 1000 µs -> 1.00 ms; head/base 1.00" in line
-    assert "8 launches" in line
-    second = read_all(Path("evidence/cases/stage2"))
-    assert {record["arm"] for record in second} == {"bf16"}
-    assert len(second) == 8
-    seeds = {stage: read_all(Path(f"evidence/cases/{stage}"))[0]["order"]["seed"]
-             for stage in ("stage1", "stage2")}  # fmt: skip
-    assert seeds["stage1"] != seeds["stage2"]
+# --- What is refused ---
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["precision(", "--out", "new"], "'precision(' is not a regular expression"),
-        (["--out", "base"], "--out base: is there already"),
-        (["--head", "nothere", "--out", "new"], "name build folders"),
+        (("--budget", "soon"), "give a time above 0"),
+        (("--budget", "10"), "give a time above 0"),
+        (("--budget", "0m"), "give a time above 0"),
+        (("--budget", "10s"), "need about 24 s by the planned times"),  # 3 rows, 4 of controls
+        (("--arm-time", "0"), "--arm-time must be more than 0"),
+        (("--arm-time", "inf"), "--arm-time must be more than 0 and finite, not inf"),
+        (("nothing-like-it",), "no case matches the filter"),
+        (("precision(",), "'precision(' is not a regular expression"),
+        (("--explain", "no/such"), "no row of the comparison holds 'no/such'"),
+        (("--format", "junit=no/such/file.xml"), "no such folder"),
+        (("--format", "html"), "--format knows lines, json, "),
+        (("--with", "make"), "--with knows command, "),
+        (("--replay", "evidence"), "measures nothing: leave out --base, --out"),
+        (("--format", "json", "--format", "github"), "--format json stands alone"),
+        (("--format", "lines", "--format", "markdown"), "--format lines stands alone"),
+        (("--json", "--explain", MATMUL), "--explain is for lines"),
+        (("--thresholds", "limits.toml"), "--thresholds: 'fp23' matches no row"),
+        (("--head", "nothere"), "no build folder either"),
+        (("--metric", "wall"), "--metric: for a gate of a command behind --"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_built(
-    bench: FakeBench,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    words: str,
+def test_bad_input_is_refused_before_anything_is_made(
+    bench: FakeBench, capsys: Shown, arguments: tuple[str, ...], words: str
 ) -> None:
-    monkeypatch.setattr(gate_command, "find_build", None)
-    assert run("--base", "base", *arguments) == 2
+    Path("limits.toml").write_text("[rows.fp23]\nleast_change = 0.05\n")
+    assert against_base(*arguments) == 2
+    assert words in capsys.readouterr().err
+    assert bench.calls == []
+    assert not Path("evidence").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name either --base REF"),
+        (("--base", "base", "--out", "base"), "--out base: is there already"),
+        (("--base", "base", "--out", "file/evidence"), "cannot be written"),
+        (("--replay", "nowhere"), "no evidence of a gate"),
+        (("--replay", "x", "matmul"), "leave out the filter"),
+        (("--replay", "x", "--head", "build"), "leave out --head"),
+        (("--replay", "x", "--all"), "leave out --all"),
+        (("--replay", "x", "--budget", "300s"), "leave out --budget"),
+        (("--replay", "x", "--out", "other"), "leave out --out"),
+        (("--replay", "x", "--seed", "1"), "leave out --seed"),
+        (("--replay", "x", "--gpu", "0"), "leave out --gpu"),
+        (("--replay", "x", "--arm-time", "0.2"), "leave out --arm-time"),
+        (("--replay", "x", "--thresholds", "limits.toml"), "leave out --thresholds"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    bench: FakeBench, capsys: Shown, arguments: tuple[str, ...], words: str
+) -> None:
+    Path("limits.toml").write_text("[rows.bf16]\nleast_change = 0.05\n")
+    Path("file").touch()
+    assert run(*arguments) == 2
+    assert words in capsys.readouterr().err
+    assert bench.calls == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"least": -0.5}, "setup.least must be float > 0"),
+        ({"least": None}, "setup.least is missing"),
+        ({"equivalent": 50}, "setup.equivalent must be float < 1"),
+        ({"planted_size": -0.1}, "setup.planted_size must be float >= 0"),
+        ({"floors": {OF_GRAPH: -2}}, f"floors.{OF_GRAPH} must be float >= 0"),
+        ({"null_rows": [{"technique": "x", "case_id": "y", "arm": "z"}]}, "must be among the rows"),
+        (
+            {"rows": [{"technique": GRAPH, "case_id": "n:1", "arm": "plain"}] * 2},
+            f"setup.rows names {OF_GRAPH} more than once",
+        ),
+        (
+            {"unsteady": [{"technique": GRAPH, "case_id": "n:2", "arm": "plain"}]},
+            "setup.unsteady must be among the rows",
+        ),
+        ({"method": "0"}, "decision method 0"),
+    ],
+)
+def test_a_replay_names_a_field_of_the_set_up_that_no_gate_writes(
+    bench: FakeBench, capsys: Shown, changed: Json, words: str
+) -> None:
+    assert against_base() == 0
+    change_setup(**changed)
+    assert run("--replay", "evidence") == (4 if "method" in changed else 2)
     assert words in capsys.readouterr().err
 
 
-def test_a_replay_gives_the_same_verdicts_and_measures_nothing(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head_is(*SLOWER)
-    assert against_base("--json") == 1
-    measured = json.loads(capsys.readouterr().out)
-    calls = len(bench.calls)
-    assert run("--replay", "evidence", "--json") == 1
-    assert json.loads(capsys.readouterr().out) == measured
-    assert len(bench.calls) == calls
-    kept = json.loads(Path("evidence/gate.json").read_text())["result"]
-    assert kept == {key: value for key, value in measured.items() if key != "evidence"}
-
-
-def test_a_replay_refuses_another_method_and_other_folders(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--replay", "nowhere") == 2
-    against_base()
-    with changed_setup() as document:
-        document["setup"]["method"] = "0"
-    capsys.readouterr()
-    assert run("--replay", "evidence") == 4
-    assert "decision method 0" in capsys.readouterr().err
+def test_a_replay_reads_what_older_gates_kept_and_refuses_other_schemas(bench: FakeBench) -> None:
+    assert against_base() == 0
+    change_setup(unsteady=None)
+    assert run("--replay", "evidence") == 0
     Path("evidence/gate.json").write_text('{"schema": "2.0"}')
     assert run("--replay", "evidence") == 2
 
 
-def test_a_crash_in_the_head_leaves_the_rest_judged(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_build(Path("base"), (technique(MATMUL, ("fp32",)), technique(GRAPH)))
-    head_is(*CRASHES)
-    assert against_base("--json") == 1
-    assert verdicts(capsys, 1) == {
-        "precision/matmul/fp32": "equivalent",
-        "launch/cuda_graph/plain": "error",
-    }
-    crashed = read_all(Path("evidence/cases/stage1"))
-    assert len([r for r in crashed if r["technique"] == GRAPH]) == 1
-
-
-def test_what_breaks_in_both_is_asked_of_the_base_alone(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_build(Path("base"), (technique(MATMUL, ("fp32",)), technique(GRAPH)))
-    head_is(*CRASHES)
-    assert against_base() == 1
-    said = capsys.readouterr()
-    assert "error        launch/cuda_graph/n:1/plain: head: ended with signal SIGSEGV" in said.out
-    assert "base against a copy of itself in 1 that broke: is it the head?" in said.err
-    alone = bench.calls[-1]
-    assert {f"--{side}=base/modules" for side in ("base", "head")} == {
-        x.replace(f"{Path.cwd()}/", "") for x in alone if x.endswith("base/modules")
-    }
-    assert {record["technique"] for record in read_all(Path("evidence/alone"))} == {GRAPH}
-    assert run("--replay", "evidence") == 1
-    assert "head: ended with signal SIGSEGV" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("tag", [TAG, "another"])
-def test_a_base_that_breaks_alone_is_no_error_of_the_head(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], tag: str
-) -> None:
-    make_build(Path("base"), CRASHES, tag=tag)
-    head_is(technique(MATMUL, ("fp32",)), technique(GRAPH))
-    assert against_base("--json") == 5
-    document = json.loads(capsys.readouterr().out)
-    (row,) = [one for one in document["rows"] if one["technique"] == GRAPH]
-    assert row["verdict"] == "inconclusive"
-    assert row["reason"].startswith("no base")
-    assert "SIGSEGV" in row["reason"]
-    assert run("--replay", "evidence") == 5
-
-
-def test_a_hardware_slow_down_is_no_failure_of_the_code(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.slowed = lambda name, launch: name == GRAPH and launch == 1
-    assert against_base() == 3
-    said = capsys.readouterr().out
-    assert "inconclusive launch/cuda_graph/n:1/plain: slowed down in 1 of 2 launches" in said
-    assert "control hardware: FAILED: the hardware slowed itself down in every block of a" in said
-    assert "0 error" in said
-    assert not Path("evidence/null").exists()
-
-
-def test_sides_that_are_not_timed_alike_are_not_judged(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.unlike = lambda name, launch: name == GRAPH
-    head_is(technique(MATMUL, ("fp32", "bf16")), technique(GRAPH, log_time={"plain": 0.1}))
-    assert against_base() == 5
-    said = capsys.readouterr().out
-    assert (
-        "launch/cuda_graph/n:1/plain: not timed alike in 2 of 2 launches: base queued behind the"
-        " hold, head waiting for the host"
-    ) in said
-    assert "1 inconclusive, 0 improved, 2 equivalent" in said
-
-
-def in_build(**facts: str) -> Json:
-    """The context of a build that has other facts."""
-    return {**sample.GPU_CONTEXT, "build": {**sample.BUILD, **facts}}
-
-
-def test_builds_that_differ_in_more_than_the_commit_are_refused(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.contexts = {"base": in_build(type="Debug", compiler="Clang 19", commit="fedcba9")}
-    assert against_base() == 4
-    said = capsys.readouterr().err
-    assert "build.compiler (Clang 19 in base, GNU 12.2.0 in head)" in said
-    assert "build.type (Debug in base, Release in head)" in said
-    assert "build.commit" not in said
-    assert bench.calls == []
-    other = {**sample.GPU_CONTEXT, "versions": {"cublaslt": "12.8"}, "cuda_runtime": "12.8"}
-    bench.contexts = {"base": other}
-    assert against_base() == 4
-    said = capsys.readouterr().err
-    assert "cuda_runtime (12.8 in base, 13.0 in head), libraries.cublaslt (12.8" in said
-    bench.contexts = {"base": in_build(commit="fedcba9")}
-    assert against_base() == 0
-
-
-def test_skipped_rows_are_no_failure(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    for folder in ("base", "build"):
-        make_build(
-            Path(folder),
-            (technique(MATMUL), technique(GRAPH, outcome="skipped", reason="out of memory")),
-        )
-    assert against_base("--json") == 0
-    assert verdicts(capsys)["launch/cuda_graph/plain"] == "skipped"
-    assert run("cuda_graph", "--base", "base", "--out", "other") == 77
-
-
-def test_without_a_gpu_only_the_host_is_measured(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.context = sample.CPU_CONTEXT
-    for folder in ("base", "build"):
-        make_build(Path(folder), (technique(MATMUL), technique("allocator/x", gpus=0)))
-    assert against_base() == 0
-    said = capsys.readouterr().out
-    assert "1 equivalent, 1 skipped" in said
-    assert "planted slow-down found: allocator/x/n:1/plain: planted 1 %, read " in said
-    assert run(MATMUL, "--base", "base", "--out", "other") == 77
-
-
-def test_why_nothing_ran_is_said_once_with_the_remedy(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.context = sample.CPU_CONTEXT
-    lacking = {"unavailable": "built without LibTorch", "remedy": "./gpulift setup"}
-    for folder in ("base", "build"):
-        make_build(Path(folder), (*CLEAN, technique("model/resnet", **lacking)))
-    assert against_base() == 77
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if re.match(r"\d+ skipped: ", line)] == [
-        "3 skipped: no NVIDIA driver on this machine; install the NVIDIA driver, version 580 or"
-        " later",
-        "1 skipped: built without LibTorch; ./gpulift setup",
-    ]
-
-
-def test_what_gpulift_bench_skips_is_said_with_its_remedy(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lacking = technique(GRAPH, outcome="skipped", reason="no jemalloc", remedy="apt-get install it")
-    for folder, tag in (("base", TAG), ("build", TAG), ("other", "another")):
-        make_build(Path(folder), (lacking,), tag=tag)
-    for head in ("build", "other"):
-        assert run("--base", "base", "--head", head) == 77
-        assert "1 skipped: no jemalloc; apt-get install it\n" in capsys.readouterr().out
-
-
-def test_a_case_that_one_side_lacks_is_not_comparable(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    head_is(*CLEAN, technique("transfer/new"))
-    assert against_base() == 4
-    assert "only in the head: transfer/new/n:1/plain" in capsys.readouterr().err
-    assert against_base("--", "-transfer") == 0
-
-
-@pytest.mark.parametrize("side", ["base", "build"])
-def test_what_is_quick_on_one_side_is_compared(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], side: str
-) -> None:
-    slow = technique(GRAPH)
-    slow["cases"][0]["quick"] = False
-    make_build(Path(side), (CLEAN[0], slow))
-    assert against_base("--json") == 0
-    assert "launch/cuda_graph/plain" in verdicts(capsys)
-
-
-def test_the_quick_cases_are_the_default(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slow = technique(GRAPH)
-    slow["cases"][0]["quick"] = False
-    for side in ("base", "build"):
-        make_build(Path(side), (CLEAN[0], slow))
-    assert against_base("--json") == 0
-    assert "launch/cuda_graph/plain" not in verdicts(capsys)
-    assert run("--base", "base", "--all", "--json") == 0
-    assert "launch/cuda_graph/plain" in verdicts(capsys)
-
-
-def test_a_broken_instrument_is_exit_3(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.bias = 0.005
-    assert against_base() == 3
-    said = capsys.readouterr()
-    assert "control null: FAILED" in said.out
-    assert "alarm: regressed" in said.out
-    assert "control null failed, so nothing is confirmed" in said.err
-
-
-def test_a_blind_instrument_is_exit_3(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    bench.felt = 0.0
-    head_is(*SLOWER)
-    assert against_base() == 3
-    said = capsys.readouterr()
-    assert re.search(r"control planted: FAILED: \S+: planted 1 %, not found: equivalent", said.out)
-    assert "bf16: 1000 µs -> 1.00 ms; head/base 1.00" in said.out
-    assert "not confirmed: a control failed" in said.out
-    assert "control planted failed, so nothing is confirmed" in said.err
-
-
-def test_where_only_large_changes_are_seen_a_large_one_is_planted(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench.noise = 0.05
-    assert against_base() == 5
-    said = capsys.readouterr()
-    size = float(re.findall(r"control planted, (\S+) % slower on purpose", said.err)[0])
-    assert 10 < size < 100
-    assert "control planted: passed" in said.out
-
-
-def test_a_planted_note_that_is_no_number_is_named(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert against_base() == 0
-    (file,) = Path("evidence/planted/stage1/launch-0000").glob("precision.*.jsonl")
-    file.write_text(file.read_text().replace('"planted": "0.01"', '"planted": "much"'))
-    assert run("--replay", "evidence") == 2
-    assert f"{file}:1: notes.planted must be a number, not 'much'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("file", "old", "new", "code", "words"),
     [
-        ("least", -0.5, "setup.least must be float > 0"),
-        ("equivalent", 50, "setup.equivalent must be float < 1"),
-        ("planted_size", -0.1, "setup.planted_size must be float >= 0"),
-        (
-            "floors",
-            {f"{GRAPH}/n:1/plain": -2},
-            "floors.launch/cuda_graph/n:1/plain must be float >= 0",
-        ),
-        ("null_rows", [{"technique": "x", "case_id": "y", "arm": "z"}], "must be among the rows"),
-        (
-            "rows",
-            [{"technique": GRAPH, "case_id": "n:1", "arm": "plain"}] * 2,
-            f"setup.rows names {GRAPH}/n:1/plain more than once",
-        ),
-        (
-            "unsteady",
-            [{"technique": GRAPH, "case_id": "n:2", "arm": "plain"}],
-            "setup.unsteady must be among the rows",
-        ),
+        ("planted/stage1/launch-0000/precision.matmul.jsonl", '"planted": "0.01"',
+         '"planted": "much"', 2, "{file}:1: notes.planted must be a number, not 'much'"),
+        ("null/stage1/launch-0000/launch.cuda_graph.jsonl", '"card": "1a2b3c4d"',
+         '"card": "deadbeef"', 4, "to deadbeef at {file}:1"),
     ],
-)
-def test_a_replay_names_a_field_of_the_set_up_that_no_gate_writes(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], key: str, value: object, words: str
+)  # fmt: skip
+def test_a_replay_refuses_records_that_no_gate_left(
+    bench: FakeBench, capsys: Shown, file: str, old: str, new: str, code: int, words: str
 ) -> None:
     assert against_base() == 0
-    with changed_setup() as document:
-        document["setup"][key] = value
-    assert run("--replay", "evidence") == 2
-    assert words in capsys.readouterr().err
-
-
-def test_a_card_that_changes_in_the_midst_of_a_gate_is_refused(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert against_base() == 0
-    (file,) = Path("evidence/null/stage1/launch-0000").glob(f"{GRAPH.replace('/', '.')}.jsonl")
-    card = bench.context["gpu"]["card"]
-    file.write_text(file.read_text().replace(f'"card": "{card}"', '"card": "deadbeef"'))
-    assert run("--replay", "evidence") == 4
-    said = capsys.readouterr().err
-    assert f"gpu.card changed in the midst of the gate, from {card} at " in said
-    assert f"to deadbeef at {file}:1" in said
+    changed = Path("evidence") / file
+    changed.write_text(changed.read_text().replace(old, new))
+    assert run("--replay", "evidence") == code
+    assert words.format(file=changed) in capsys.readouterr().err
 
 
 def test_a_card_that_changes_while_a_gate_measures_is_refused(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+    bench: FakeBench, capsys: Shown
 ) -> None:
     def change() -> None:
         if len(bench.calls) > 1:
@@ -469,56 +394,50 @@ def test_a_card_that_changes_while_a_gate_measures_is_refused(
 
     bench.on_call = change
     assert against_base() == 4
-    assert "gpu.card changed in the midst of the gate" in capsys.readouterr().err
+    assert "gpu.card changed in the midst of the gate, from 1a2b3c4d" in capsys.readouterr().err
 
 
-def test_missing_launches_are_exit_3(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    bench.drop = lambda name, launch: name == GRAPH and launch == 1
-    assert against_base() == 3
-    assert "missing: launch/cuda_graph/n:1/plain (2 of 4 launches)" in capsys.readouterr().out
-    assert not Path("evidence/null").exists()
+def in_build(**facts: str) -> Json:
+    """The context of a build that has other facts."""
+    return {**sample.GPU_CONTEXT, "build": {**sample.BUILD, **facts}}
 
 
-@pytest.mark.parametrize("tag", [TAG, "another"])
-def test_a_gpulift_bench_that_leaves_no_records_is_exit_3(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], tag: str
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        (
+            in_build(type="Debug", compiler="Clang 19", commit="fedcba9"),
+            "build.compiler (Clang 19 in base, GNU 12.2.0 in head), build.type (Debug in base,",
+        ),
+        (
+            {**sample.GPU_CONTEXT, "versions": {"cublaslt": "12.8"}, "cuda_runtime": "12.8"},
+            "cuda_runtime (12.8 in base, 13.0 in head), libraries.cublaslt (12.8",
+        ),
+        (in_build(commit="fedcba9"), ""),
+    ],
+)
+def test_builds_that_differ_in_more_than_the_commit_are_refused(
+    bench: FakeBench, capsys: Shown, context: Json, said: str
 ) -> None:
-    make_build(Path("build"), CLEAN, tag=tag)
-    bench.exit_codes = dict.fromkeys(range(1, 100), 1)
-    assert against_base() == 3
-    assert "n:1/plain (0 of 4 launches)" in capsys.readouterr().out
+    bench.contexts = {"base": context}
+    assert against_base() == (4 if said else 0)
+    err = capsys.readouterr().err
+    assert said in err
+    assert "build.commit" not in err
+    assert not (said and bench.calls)
 
 
-def test_other_headers_fall_back_to_alternating_processes(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_build(Path("build"), SLOWER, tag="another")
-    assert against_base("--json") == 1
-    document = json.loads(capsys.readouterr().out)
-    assert document["mode"] == "alternating processes"
-    assert {row["note"] for row in document["rows"]} == {"alternating processes: less sharp"}
-    found = {row["arm"]: row["verdict"] for row in document["rows"]}
-    assert found == {"fp32": "equivalent", "bf16": "regressed", "plain": "equivalent"}
-    first = [call[0].split("/")[-2] for call in bench.calls[:8]]
-    assert first == ["base", "build", "build", "base", "build", "base", "base", "build"]
-    assert run("--replay", "evidence", "--json") == 1
-    assert json.loads(capsys.readouterr().out) == document
+def test_a_case_that_one_side_lacks_is_not_comparable(bench: FakeBench, capsys: Shown) -> None:
+    make_build(Path("build"), (*CLEAN, technique("transfer/new")))
+    assert against_base() == 4
+    assert "only in the head: transfer/new/n:1/plain" in capsys.readouterr().err
+    assert against_base("--", "-transfer") == 0
 
 
-def test_alternating_processes_see_a_crash_of_the_head(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make_build(Path("base"), (technique(MATMUL, ("fp32",)), technique(GRAPH)))
-    make_build(Path("build"), CRASHES, tag="another")
-    assert against_base() == 1
-    assert "error        launch/cuda_graph/n:1/plain: head: ended with signal" in (
-        capsys.readouterr().out
-    )
+# --- How it ends ---
 
 
-def test_an_interrupt_keeps_the_evidence(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_keeps_the_evidence(bench: FakeBench, capsys: Shown) -> None:
     bench.exit_codes = {2: 130}
     assert against_base() == 130
     assert "what was measured is kept in evidence" in capsys.readouterr().err
@@ -527,31 +446,26 @@ def test_an_interrupt_keeps_the_evidence(
     said = capsys.readouterr().out
     assert "the gate was broken off: the last launches that were kept are of the screen" in said
     assert "2 of 4 launches" in said
-    document = json.loads(Path("evidence/gate.json").read_text())
-    assert "result" not in document
+    assert "result" not in json.loads(Path("evidence/gate.json").read_text())
 
 
 def test_a_budget_that_slow_rows_use_up_breaks_the_gate_off(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bench: FakeBench, capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.row_launch_s = 40.0
 
     def fake_time(limit_s: float | None, planned_s: float, used_s: float) -> Budget:
         return Budget(limit_s, planned_s, lambda: bench.now_s)
 
-    monkeypatch.setattr(gate_setup, "Budget", fake_time)
-    assert against_base("--budget", "90s", "--json") == 5
-    said = capsys.readouterr()
-    assert "the budget of 90 s broke the gate off: what was measured is kept in evidence" in (
-        said.err
-    )
-    document = json.loads(said.out)
+    monkeypatch.setattr(techniques, "Budget", fake_time)
+    assert against_base("--budget", "90s") == 5
+    said = "the budget of 90 s broke the gate off: what was measured is kept in evidence"
+    assert said in capsys.readouterr().err
+    document = replayed(capsys, 5)
     assert document["counts"]["inconclusive"] == 3
     assert "by its budget" in document["controls"][0]["said"]
     assert "result" not in json.loads(Path("evidence/gate.json").read_text())
     assert len(read_all(Path("evidence"))) == 2
-    assert run("--replay", "evidence", "--json") == 5
-    assert json.loads(capsys.readouterr().out) == document
 
 
 @pytest.mark.parametrize(
@@ -565,28 +479,15 @@ def test_a_budget_that_slow_rows_use_up_breaks_the_gate_off(
     ],
 )
 def test_how_gpulift_bench_ends_is_said(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], ended: int, code: int, words: str
+    bench: FakeBench, capsys: Shown, ended: int, code: int, words: str
 ) -> None:
     bench.exit_codes = {1: ended}
     assert against_base() == code
     assert words in capsys.readouterr().err
 
 
-def test_a_budget_too_small_for_the_screen_is_refused(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert against_base("--budget", "10s") == 2
-    said = capsys.readouterr().err
-    # Three rows and four of controls; the latter confirmed, at two builds of 0.2 s each.
-    assert "need about 24 s by the planned times" in said
-    assert not Path("evidence").exists()
-    assert run("--base", "base", "--budget", "10s") == 2
-    assert list(Path(".gate/runs").iterdir()) == []
-    assert bench.calls == []
-
-
 def test_a_budget_that_the_builds_ate_says_so(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bench: FakeBench, capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
@@ -595,7 +496,7 @@ def test_a_budget_that_the_builds_ate_says_so(
         now_s[0] += 280.0
         return find_build(reference, gpu, say)
 
-    monkeypatch.setattr(gate_command, "find_build", slow_build)
+    monkeypatch.setattr(techniques, "find_build", slow_build)
     assert against_base("--budget", "300s") == 2
     said = capsys.readouterr().err
     assert "need about 304 s by the planned times, 280 s of which went into builds" in said
@@ -603,71 +504,11 @@ def test_a_budget_that_the_builds_ate_says_so(
     assert against_base("--budget", "320s") == 0
 
 
-@pytest.mark.parametrize(
-    ("option", "shown"),
-    [
-        (("matmul",), "the filter"),
-        (("--head", "build"), "--head"),
-        (("--all",), "--all"),
-        (("--budget", "300s"), "--budget"),
-        (("--out", "other"), "--out"),
-        (("--seed", "1"), "--seed"),
-        (("--gpu", "0"), "--gpu"),
-        (("--arm-time", "0.2"), "--arm-time"),
-    ],
-)
-def test_a_replay_refuses_what_it_would_ignore(
+def test_evidence_goes_to_a_new_folder_each_time_and_none_is_left_of_what_is_refused(
     bench: FakeBench,
-    capsys: pytest.CaptureFixture[str],
-    option: tuple[str, ...],
-    shown: str,
 ) -> None:
-    assert against_base() == 0
-    assert run("--replay", "evidence", *option) == 2
-    assert capsys.readouterr().err.endswith(f"measures nothing: leave out {shown}\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--budget", "soon"), "give a time above 0"),
-        (("--budget", "10"), "give a time above 0"),
-        (("--budget", "0m"), "give a time above 0"),
-        (("--arm-time", "0"), "--arm-time must be more than 0"),
-        (("--arm-time", "inf"), "--arm-time must be more than 0 and finite, not inf"),
-        (("nothing-like-it",), "no case matches the filter"),
-        (("(",), "not a regular expression"),
-        (("--explain", "no/such"), "no row of the comparison holds 'no/such'"),
-        (("--junit", "no/such/file.xml"), "no such folder"),
-        (("--replay", "evidence"), "measures nothing: leave out --base, --out"),
-        (("--json", "--github"), "--json stands alone"),
-        (("--json", "--explain", MATMUL), "--json stands alone"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_made(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
-) -> None:
-    assert against_base(*arguments) == 2
-    assert words in capsys.readouterr().err
-    assert bench.calls == []
-    assert not Path("evidence").exists()
-
-
-def test_a_gate_needs_a_base(bench: FakeBench) -> None:
-    assert run() == 2
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("file").touch()
-    assert run("--base", "base", "--out", "file/evidence") == 2
-    assert "cannot be written" in capsys.readouterr().err
-    assert run("--base", "base", "--out", "build") == 2
-    assert "is there already" in capsys.readouterr().err
-
-
-def test_evidence_goes_to_a_new_folder_each_time(bench: FakeBench) -> None:
+    assert run("--base", "base", "--budget", "10s") == 2
+    assert not list(Path(".gate/runs").iterdir())
     for _ in range(2):
         assert run("--base", "base") == 0
     first, second = sorted(Path(".gate/runs").iterdir())
@@ -675,52 +516,58 @@ def test_evidence_goes_to_a_new_folder_each_time(bench: FakeBench) -> None:
     assert second.name == f"{first.name}-2"
 
 
+# --- What a certificate of the machine says ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "code", "said"),
+    [
+        (
+            {},
+            (),
+            0,
+            "certificate nvidia-h200 (1 card): 0 of 1 A/A suites raised an alarm (95 % bound 95.0"
+            " %); no slow-down was planted; 2 of 3 rows are in it, each in 5 to 7 of its suites",
+        ),
+        ({"method": "0"}, (), 1, f"of decision method 0, this gate of {DECISION_METHOD}: it does"),
+        (
+            {"arm_time_s": 0.3},
+            (),
+            1,
+            "was made with 0.3 s per build and launch, this gate takes 0.2 s: it does not",
+        ),
+        ({"arm_time_s": 0.3}, ("--arm-time", "0.3"), 0, "2 of 3 rows are in it"),
+    ],
+)
 def test_a_certificate_raises_the_margins(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bench: FakeBench,
+    capsys: Shown,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: Json,
+    options: tuple[str, ...],
+    code: int,
+    said: str,
 ) -> None:
-    def certified_with(method: str, arm_time_s: float = ARM_TIME_S) -> None:
-        row, other = "precision/matmul/n:1/bf16", "precision/matmul/n:1/fp32"
-        one = replace(
-            issue([unchanged(0)]),
-            method=method,
-            arm_time_s=arm_time_s,
-            floors={row: 0.01},
-            rows=(row, other),
-            unchanged=(UnchangedRow(row, 5, 1), UnchangedRow(other, 7, 0)),
-        )
-        made = {"nvidia-h200": one}
-        monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: made[slug])
-
-    head_is(*SLOWER)
-    certified_with(DECISION_METHOD)
-    assert against_base() == 0
-    said = capsys.readouterr().out
-    assert "certificate nvidia-h200 (1 card): 0 of 1 A/A suites raised an alarm" in said
-    assert "no slow-down was planted; 2 of 3 rows are in it, each in 5 to 7 of its suites" in said
-    certified_with("0")
-    assert run("--base", "base") == 1
-    said = capsys.readouterr().out
-    assert f"is of decision method 0, this gate of {DECISION_METHOD}: it does not cover" in said
-    certified_with(DECISION_METHOD, arm_time_s=0.3)
-    assert run("--base", "base") == 1
-    said = capsys.readouterr().out
-    assert "was made with 0.3 s per build and launch, this gate takes 0.2 s: it does not" in said
-    certified_with(DECISION_METHOD, arm_time_s=0.3)
-    assert run("--base", "base", "--arm-time", "0.3") == 0
-
-
-NOISY = "precision/matmul/n:1/bf16"
+    other = f"{MATMUL}/n:1/fp32"
+    made = replace(
+        issue([unchanged(0)]),
+        floors={BF16: 0.01},
+        rows=(BF16, other),
+        unchanged=(UnchangedRow(BF16, 5, 1), UnchangedRow(other, 7, 0)),
+        **{"method": DECISION_METHOD, "arm_time_s": ARM_TIME_S, **changes},
+    )
+    monkeypatch.setattr(techniques, "find_certificate", lambda results, slug: made)
+    make_build(Path("build"), SLOWER)
+    assert against_base(*options) == code
+    assert said in capsys.readouterr().out
 
 
 @pytest.fixture
 def certified(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a certificate whose suites left one row inconclusive."""
-    one = replace(
-        issue([unchanged(0)]),
-        rows=(NOISY,),
-        unchanged=(UnchangedRow(NOISY, suites=3, inconclusive=2),),
-    )
-    monkeypatch.setattr(gate_setup, "find_certificate", lambda results, slug: one)
+    unsteady = UnchangedRow(BF16, suites=3, inconclusive=2)
+    one = replace(issue([unchanged(0)]), rows=(BF16,), unchanged=(unsteady,))
+    monkeypatch.setattr(techniques, "find_certificate", lambda results, slug: one)
 
 
 def noisy(log_time: float = 0.0) -> tuple[Json, ...]:
@@ -729,105 +576,74 @@ def noisy(log_time: float = 0.0) -> tuple[Json, ...]:
     return technique(MATMUL, ("fp32", "bf16"), **bf16), technique(GRAPH)
 
 
-def screened(row: str, folder: Path = Path("evidence")) -> int:
-    """Launches of the first stage."""
-    arm = row.rpartition("/")[2]
-    return sum(one["arm"] == arm for one in read_all(folder / "cases" / "stage1"))
+BROKEN = (technique(MATMUL, ("fp32", "bf16"), outcome="error", reason=SEGV), technique(GRAPH))
 
 
 @pytest.mark.usefixtures("certified")
 def test_what_suites_left_inconclusive_is_looked_at_once_and_not_counted(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+    bench: FakeBench, capsys: Shown
 ) -> None:
-    make_build(Path("base"), noisy())
-    head_is(*noisy())
-    assert against_base("--github") == 0
+    for build in ("base", "build"):
+        make_build(Path(build), noisy())
+    assert against_base("--format", "github") == 0
     said = capsys.readouterr().out
-    assert "3 comparisons: 0 error, 0 regressed, 1 inconclusive, 0 improved, 2 equivalent" in said
+    assert "3 rows: 1 inconclusive, 2 equivalent" in said
     assert (
         "1 inconclusive as in most of their trials on nvidia-h200, looked at once and not"
         " counted: precision/matmul (1); a filter that names them looks longer"
     ) in said
-    assert not [line for line in said.splitlines() if line.startswith(("inconclusive", "::"))]
-    assert screened(NOISY) == 4
-    controls = {one["arm"] for one in read_all(Path("evidence/null"))}
-    assert controls == {"fp32", "plain"}
-    assert run("--replay", "evidence", "--github") == 0
-    assert capsys.readouterr().out == said
+    assert not [line for line in said.splitlines() if line.startswith("::")]
+    assert {one["arm"] for one in read_all(Path("evidence/null"))} == {"fp32", "plain"}
 
 
 @pytest.mark.usefixtures("certified")
 @pytest.mark.parametrize(
-    ("head", "verdict"),
-    [
-        (noisy(log_time=0.7), "regressed"),
-        (
-            (
-                technique(MATMUL, ("fp32", "bf16"), outcome="error", reason="SIGSEGV"),
-                technique(GRAPH),
-            ),
-            "error",
-        ),
-    ],
+    ("head", "verdict"), [(noisy(log_time=0.7), "regressed"), (BROKEN, "error")]
 )
 def test_what_suites_left_inconclusive_may_still_regress_and_break(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], head: tuple[Json, ...], verdict: str
+    bench: FakeBench, capsys: Shown, head: tuple[Json, ...], verdict: str
 ) -> None:
     make_build(Path("base"), noisy())
-    head_is(*head)
-    assert against_base("--json") == 1
-    assert verdicts(capsys, 1)[f"{MATMUL}/bf16"] == verdict
+    make_build(Path("build"), head)
+    assert against_base() == 1
+    assert verdicts(replayed(capsys, 1))[BF16] == verdict
 
 
 @pytest.mark.usefixtures("certified")
 @pytest.mark.parametrize(
-    ("asked", "usual"),
+    ("options", "rows", "usual"),
     [
-        (("matmul",), False),
-        (("--all",), False),
-        (("--", "-launch"), True),
-        (("--", "-launch|fp32"), False),  # nothing else is left
-        (("--arm-time", "0.3"), False),  # which the certificate does not cover
+        ((), noisy(), True),
+        (("matmul",), noisy(), False),
+        (("--all",), noisy(), False),
+        (("--", "-launch"), noisy(), True),
+        (("--", "-launch|fp32"), noisy(), False),  # nothing else is left
+        (("--arm-time", "0.3"), noisy(), False),  # which the certificate does not cover
+        ((), (noisy()[0] | {"arms": ["bf16"]}, technique(GRAPH, unavailable="no")), False),
     ],
 )
 def test_who_names_what_suites_left_inconclusive_gets_a_longer_look(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], usual: bool
+    bench: FakeBench, capsys: Shown, options: tuple[str, ...], rows: Sequence[Json], usual: bool
 ) -> None:
-    make_build(Path("base"), noisy())
-    head_is(*noisy())
-    against_base("--json", *asked)
-    document = json.loads(capsys.readouterr().out)
-    assert document["unsteady"] == ([NOISY] if usual else [])
-    assert screened(NOISY) == (4 if usual else 16)
-    assert ("are in it, each in 3 of its suites" in document["certificate"]) == (
-        "--arm-time" not in asked
-    )
+    for build in ("base", "build"):
+        make_build(Path(build), rows)
+    code = against_base(*options)
+    document = replayed(capsys, code)
+    assert document["unsteady"] == ([BF16] if usual else [])
+    screened = [one for one in read_all(Path("evidence/cases/stage1")) if one["arm"] == "bf16"]
+    assert len(screened) == (4 if usual else 16)
+    covered = "are in it, each in 3 of its suites" in document["certificate"]
+    assert covered == ("--arm-time" not in options)
 
 
-@pytest.mark.usefixtures("certified")
-def test_the_only_rows_that_can_be_measured_are_looked_at_longer(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    graph = technique(GRAPH, unavailable="needs a library")
-    for build in (Path("base"), Path("build")):
-        make_build(build, (technique(MATMUL, ("bf16",)), graph))
-    against_base("--json")
-    assert json.loads(capsys.readouterr().out)["unsteady"] == []
+# --- How it is shown ---
 
 
-def test_evidence_of_before_unsteady_rows_is_replayed(bench: FakeBench) -> None:
-    assert against_base() == 0
-    with changed_setup() as document:
-        document["schema"] = "1.1"
-        del document["setup"]["unsteady"]
-    assert run("--replay", "evidence") == 0
-
-
-def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    head_is(*SLOWER)
-    against_base("--explain", "precision/matmul/n:1")
+def test_explain_shows_every_step(bench: FakeBench, capsys: Shown) -> None:
+    make_build(Path("build"), SLOWER)
+    against_base("--explain", f"{MATMUL}/n:1")
     said = capsys.readouterr().out
-    _, rows, path = said.partition("precision/matmul/n:1/bf16: regressed\n  ")
+    _, rows, path = said.partition(f"{BF16}: regressed\n  ")
     assert rows
     begins = re.sub(r"\(gpulift:nvidia-h200/\w{12}, evidence/", "(", path).split("\n  ")
     file = "cases/stage1/launch-0000/precision.matmul.jsonl:2"
@@ -841,87 +657,60 @@ def test_explain_shows_every_step(bench: FakeBench, capsys: pytest.CaptureFixtur
     assert "\n  Paired launches: 4; change 0." in said
     assert "confirmation launch 8: head/base 1.00" in said
     assert "confirmation launch 9" not in said
-    assert "precision/matmul/n:1/fp32: equivalent\n" in said
-    assert "\nlaunch/cuda_graph" not in said
+    assert f"{MATMUL}/n:1/fp32: equivalent\n" in said
+    assert f"\n{GRAPH}" not in said
     explained = [line[2:] for line in said.splitlines() if line.startswith("  ")]
-    assert explained
     sections = [line.partition(": ")[0] for line in explained]
     assert sections.count("Family") == 2, "of either row"
     assert not [line for line in explained if not line.startswith(SECTIONS)]
 
 
-def test_a_replay_refuses_what_it_cannot_explain_before_it_shows_anything(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_explained_is_refused_before_anything_is_shown(
+    bench: FakeBench, capsys: Shown
 ) -> None:
-    head_is(*SLOWER)
-    assert against_base() == 1
+    assert against_base() == 0
     capsys.readouterr()
-    assert run("--replay", "evidence", "--explain", "glibc", "--junit", "gate.xml") == 2
+    junit = ("--format", "junit=gate.xml")
+    assert run("--replay", "evidence", "--explain", "glibc", *junit) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert not Path("gate.xml").exists()
-    assert "there are: launch/cuda_graph/n:1/plain, " in said.err
-    assert run("--replay", "evidence", "--explain", "Fp32") == 1
-    assert "\nprecision/matmul/n:1/fp32: equivalent\n" in capsys.readouterr().out
+    assert f"there are: {OF_GRAPH}, " in said.err
+    assert run("--replay", "evidence", "--explain", "Fp32") == 0
+    assert f"\n{MATMUL}/n:1/fp32: equivalent\n" in capsys.readouterr().out
 
 
-def test_github_and_junit(bench: FakeBench, capsys: pytest.CaptureFixture[str]) -> None:
-    head_is(*SLOWER)
+def test_forms_are_called_as_before_for_a_release(bench: FakeBench, capsys: Shown) -> None:
+    make_build(Path("build"), SLOWER)
     assert against_base("--github", "--junit", "gate.xml") == 1
-    (command,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("::")]
-    assert command.startswith("::error title=gpulift regressed::regressed    precision/matmul/n:1")
+    said = capsys.readouterr()
+    assert "--github is called --format github now" in said.err
+    assert "--junit is called --format junit=gate.xml now" in said.err
+    (command,) = [x for x in said.out.splitlines() if x.startswith("::")]
+    assert command.startswith(f"::error title=gpulift regressed::regressed    {MATMUL}/n:1")
     assert "95 %25 interval" in command
     suite = ET.parse("gate.xml").getroot()
-    assert suite.get("tests") == "6"
-    assert suite.get("failures") == "1"
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "1")
     (failure,) = suite.iter("failure")
     assert "Gate: confirmation: fresh launches, look at 8" in (failure.text or "")
-    assert run("--replay", "evidence", "--junit", "gate.xml") == 1, "its own file it replaces"
+    assert run("--replay", "evidence", "--junit=gate.xml") == 1, "its own file it replaces"
     Path("gate.xml").write_text("theirs", encoding="utf-8")
     assert run("--replay", "evidence", "--junit", "gate.xml") == USAGE
     assert "gate.xml: is there already; name another file" in capsys.readouterr().err
     assert Path("gate.xml").read_text(encoding="utf-8") == "theirs"
 
 
-def limits(content: str) -> str:
-    Path("limits.toml").write_text(content, encoding="utf-8")
-    return "limits.toml"
-
-
 def test_a_threshold_per_row_is_kept_in_the_evidence_and_replayed(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
+    bench: FakeBench, capsys: Shown
 ) -> None:
-    head_is(*SLOWER)
-    file = limits('[rows."matmul/.*bf16"]\nleast_change = 0.05\n')
-    assert against_base("--thresholds", file, "--json") == 0
-    assert verdicts(capsys)[f"{MATMUL}/bf16"] == "equivalent"
+    make_build(Path("build"), SLOWER)
+    file = Path("limits.toml")
+    file.write_text('[rows."matmul/.*bf16"]\nleast_change = 0.05\n', encoding="utf-8")
+    assert run(GRAPH, "--base", "base", "--thresholds", str(file)) == 0, "of a row left out"
+    assert against_base("--thresholds", str(file)) == 0
     setup = json.loads(Path("evidence/gate.json").read_text())["setup"]
-    assert setup["least_changes"] == {f"{MATMUL}/n:1/bf16": 0.05}
-    Path(file).unlink()
-    assert run("--replay", "evidence", "--json") == 0
-    assert verdicts(capsys)[f"{MATMUL}/bf16"] == "equivalent"
+    assert setup["least_changes"] == {BF16: 0.05}
+    file.unlink()
+    assert verdicts(replayed(capsys, 0))[BF16] == "equivalent"
     assert run("--replay", "evidence", "--explain", "bf16") == 0
     assert "least change that is called one: 5 % (--thresholds: 5 %)" in capsys.readouterr().out
-
-
-def test_a_file_of_thresholds_for_no_row_measures_nothing(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert against_base("--thresholds", limits("[rows.fp23]\nleast_change = 0.05\n")) == 2
-    assert "--thresholds: 'fp23' matches no row" in capsys.readouterr().err
-    assert not Path("evidence").exists()
-
-
-def test_a_threshold_of_a_row_that_the_filter_leaves_out_is_no_error(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = limits("[rows.bf16]\nleast_change = 0.05\n")
-    assert against_base(GRAPH, "--thresholds", file) == 0
-
-
-def test_a_replay_takes_its_thresholds_from_the_evidence(
-    bench: FakeBench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = limits("[rows.bf16]\nleast_change = 0.05\n")
-    assert run("--replay", "evidence", "--thresholds", file) == 2
-    assert "leave out --thresholds" in capsys.readouterr().err

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpulift.engine import machine
-from gpulift.gate.environments import asked_environments, find_environment
+from gpulift.gate.asked import pythons_of
+from gpulift.gate.environments import find_environment
 from gpulift.ground.errors import GpuliftError
 from tests.fake_gate import FakeBench, Json, make_build, technique
 from tests.gate.test_gate_command import run
@@ -186,7 +187,7 @@ def test_options_that_do_not_fit_are_exit_2(
 
 
 def test_without_environments_there_is_nothing_to_ask() -> None:
-    assert asked_environments("main", None, None, None) is None
+    assert pythons_of("main", None, None, None) is None
 
 
 @pytest.mark.parametrize("named", ["none", "empty", "plain.txt"])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpulift.gate.answer import LOG_RATIO, answer
 from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, TWO_IN_ONE, Evidence, Row, read_series
-from gpulift.gate.judge import GateResult, judge
-from gpulift.gate.launches import GateRecords, read_records
-from gpulift.gate.output import LOG_RATIO, as_json, explain
+from gpulift.gate.judge import judge
+from gpulift.verdicts.row import Row as Answered
 from tests import sample
 from tests.fake_gate import TAG, FakeBench, make_build, technique
 from tests.gate.test_gate import setup
@@ -41,25 +42,23 @@ def alone(step_s: float, **more: Any) -> Json:
     return sample.record(ROW.technique, CASE, arms, **more)
 
 
-def judged(gate: Path, mode: str) -> tuple[GateResult, GateRecords]:
+def judged(gate: Path, mode: str, row: Row = ROW) -> Answered:
     """Of the records in the folder alone."""
-    made = replace(setup(ROW), mode=mode)
+    made = replace(setup(row), mode=mode)
     evidence = Evidence(made, read_series(gate, "cases", mode, made.rows))
-    return judge(evidence), read_records(gate, made)
+    (answered,) = answer(judge(evidence), gate).rows
+    return answered
 
 
 def told(gate: Path, mode: str) -> list[str]:
-    """The lines about launches."""
-    result, records = judged(gate, mode)
-    lines = [line.strip() for line in explain(result, result.rows, {}, records)]
+    """The steps about launches."""
     prefix = "Launch value: "
-    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+    steps = judged(gate, mode).steps()
+    return [line.removeprefix(prefix) for line in steps if line.startswith(prefix)]
 
 
 def row_json(gate: Path, mode: str) -> Json:
-    result, records = judged(gate, mode)
-    (row,) = json.loads(json.dumps(as_json(result, {}, records), allow_nan=False))["rows"]
-    made: Json = row
+    made: Json = json.loads(json.dumps(judged(gate, mode).data(), allow_nan=False))
     return made
 
 
@@ -74,10 +73,9 @@ def test_each_launch_of_a_duet_is_told_side_by_side_and_before_its_value(tmp_pat
     assert said.pop() == LOG_RATIO[TWO_IN_ONE]
     assert screen == said[:12]
     file = tmp_path / SCREEN / "launch-0002" / "precision.matmul.jsonl"
-    third = judged(tmp_path, TWO_IN_ONE)[1].of(ROW, ("screen", 3))[0].record
-    assert third is not None
+    third = row_json(tmp_path, TWO_IN_ONE)["base"][2]["record"]
     assert said[6:9] == [
-        f"screen launch 3, {side} (gpulift:nvidia-h200/{third.id}, {file}:1): median step {step} by"
+        f"screen launch 3, {side} (gpulift:nvidia-h200/{third}, {file}:1): median step {step} by"
         " the device clock; 16 windows of 10 steps in 8 blocks (2 discarded); SM clock 1980 MHz;"
         " throttle sw_power_cap; check error 0 of 0 allowed"
         for side, step in (("base", "3.00 ms"), ("head", "3.03 ms"))
@@ -209,30 +207,47 @@ def test_the_json_of_a_launch_has_what_its_line_has_and_nothing_unknown(tmp_path
 
 
 @pytest.mark.parametrize("tag", [TAG, "another"])
-def test_every_log_ratio_is_that_of_the_records_named_with_it(
+def test_every_log_ratio_is_that_of_its_records_and_slower_code_is_told_by_its_cycles(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], tag: str
 ) -> None:
-    bench = FakeBench()
-    bench.install(monkeypatch)
-    monkeypatch.setenv("GPULIFT_ROOT", str(tmp_path))
-    monkeypatch.delenv("GPULIFT_BUILD", raising=False)
-    monkeypatch.chdir(tmp_path)
-    arms = ("fp32", "bf16")
-    make_build(Path("base"), [technique(ROW.technique, arms, noise={"fp32": 0.003})])
-    make_build(
-        Path("build"),
-        [technique(ROW.technique, arms, log_time={"bf16": 0.005}, noise={"fp32": 0.003})],
-        tag=tag,
-    )
+    FakeBench().install_in(tmp_path, monkeypatch)
+    arms, other = ("fp32", "bf16"), technique("transfer/copy", outcome="skipped", reason="no room")
+    slower: Json = {"log_time": {"bf16": 0.05}}
+    for folder, more in (("base", {}), ("build", slower)):
+        made = technique(ROW.technique, arms, noise={"fp32": 0.003}, **more)
+        make_build(Path(folder), [made, other], tag=tag if more else TAG)
     assert run("--base", "base", "--out", "evidence", "--json") == 1
     rows = {row["arm"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["bf16"]["launch_log_ratios"]["confirmation"]
     assert len(rows["fp32"]["launch_log_ratios"]["screen"]) > 4, "more than one batch"
-    for row in rows.values():
+    for row in (rows["fp32"], rows["bf16"]):
         for stage, ratios in row["launch_log_ratios"].items():
             for number, ratio in enumerate(ratios, start=1):
                 base, head = (mean_log(row[side], stage, number) for side in (BASE, HEAD))
                 assert ratio == pytest.approx(head - base, abs=1e-12)
+    attributed = rows["bf16"]["attribution"]
+    assert attributed["cause"].startswith("the code: of 5.")
+    ratios = {one["name"]: one["ratio"] for one in attributed["measures"]}
+    assert ratios["time of a step"] == pytest.approx(1.05, rel=0.01)
+    assert ratios["SM clock cycles of a step"] == pytest.approx(1.05, rel=0.01)
+    assert ratios["SM clock"] == pytest.approx(1.0)
+    assert rows["fp32"]["attribution"]["cause"] == ""
+    assert "attribution" not in rows["plain"]
+    assert run("--replay", "evidence", "--explain", ROW.id) == 1
+    said = capsys.readouterr().out
+    assert re.search(r"Attribution: SM clock cycles of a step: (198|197)\d{4} cycles in base", said)
+    assert "Attribution: the code: of 5." in said
+
+
+def test_an_arm_that_broke_on_one_side_is_not_attributed(tmp_path: Path) -> None:
+    for turn, made in (
+        ("0-base", sample.arm("x", 1e-3)),
+        ("1-head", sample.skipped_arm("x", "no")),
+    ):
+        folder = tmp_path / SCREEN / "block-0000" / turn
+        sample.write(folder, [sample.record("a/b", {"n": 1}, [sample.arm("y", 1e-3), made])])
+    rows = (judged(tmp_path, ALTERNATING, Row("a/b", "n:1", arm)) for arm in ("x", "y"))
+    assert ["attribution" in row.data() for row in rows] == [False, True]
 
 
 def mean_log(held: list[Json], stage: str, number: int) -> float:

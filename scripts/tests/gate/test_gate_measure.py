@@ -17,7 +17,7 @@ from gpulift.gate.evidence import ALTERNATING, BASE, HEAD, TWO_IN_ONE, Row, Setu
 from gpulift.gate.judge import judge
 from gpulift.gate.measure import (
     Budget,
-    Gate,
+    Plan,
     measure,
     needed_row_launches,
 )
@@ -60,7 +60,7 @@ def planned() -> Setup:
 
 def prepare(
     folder: Path, bench: FakeBench, limit_s: float | None, durations_s: list[float] | None = None
-) -> tuple[Gate, Setup, list[str]]:
+) -> tuple[Plan, list[str]]:
     """A gate over two rows, one of them slower, in which every call takes ten seconds, or these."""
     clock = Hand(durations_s)
     bench.on_call = clock.forward
@@ -69,7 +69,8 @@ def prepare(
         folder / "head", (technique("a/slow", log_time={"plain": 0.005}), technique("b/even"))
     )
     said: list[str] = []
-    gate = Gate(
+    gate = Plan(
+        setup=planned(),
         folder=folder / "evidence",
         taker=Programs(
             Program(base / "gpulift-bench", base / "modules"),
@@ -81,8 +82,7 @@ def prepare(
         budget=Budget(limit_s, 0.6, clock),
         say=said.append,
     )
-    setup = planned()
-    return gate, setup, said
+    return gate, said
 
 
 @pytest.fixture
@@ -93,15 +93,15 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> FakeBench:
 
 
 def test_without_a_budget_everything_is_decided(bench: FakeBench, tmp_path: Path) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    result = judge(measure(gate, setup))
+    gate, _ = prepare(tmp_path, bench, None)
+    result = judge(measure(gate))
     assert [one.verdict.verdict for one in result.rows] == ["regressed", "equivalent"]
     assert result.exit_code == 1
 
 
 def test_every_stage_has_a_seed_and_a_folder_of_its_own(bench: FakeBench, tmp_path: Path) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    measure(gate, setup)
+    gate, _ = prepare(tmp_path, bench, None)
+    measure(gate)
     seeds = {
         call[call.index("--records") + 1]: call[call.index("--seed") + 1] for call in bench.calls
     }
@@ -115,8 +115,8 @@ def test_a_look_of_several_runs_holds_each_order_of_the_sides_as_often(
     bench: FakeBench, tmp_path: Path
 ) -> None:
     # gpulift-bench counts from the seed on which side prepares first, and changes it every other.
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    measure(gate, setup)
+    gate, _ = prepare(tmp_path, bench, None)
+    measure(gate)
     turns: dict[Path, list[int]] = {}
     for call in bench.calls:
         stage = Path(call[call.index("--records") + 1]).parent
@@ -129,9 +129,9 @@ def test_a_look_of_several_runs_holds_each_order_of_the_sides_as_often(
 
 def test_what_was_measured_is_what_its_folder_says(bench: FakeBench, tmp_path: Path) -> None:
     # Launches are read as they come, a replay reads them all at once.
-    gate, setup, _ = prepare(tmp_path, bench, None)
+    gate, _ = prepare(tmp_path, bench, None)
     bench.noise = 0.005
-    evidence = measure(gate, setup)
+    evidence = measure(gate)
     assert judge(evidence) == judge(replace(read_evidence(gate.folder), ended=True))
     assert len(bench.calls) == len(list(gate.folder.glob("*/stage*/launch-*"))) > 6
 
@@ -142,9 +142,9 @@ def screens_of(bench: FakeBench) -> list[str]:
 
 
 def test_a_screen_goes_on_where_launches_vary(bench: FakeBench, tmp_path: Path) -> None:
-    gate, setup, said = prepare(tmp_path, bench, None)
+    gate, said = prepare(tmp_path, bench, None)
     bench.noise = 0.02
-    result = judge(measure(gate, setup))
+    result = judge(measure(gate))
     assert screens_of(bench) == ["launch-0000", "launch-0002", "launch-0004", "launch-0008"]
     assert {len(one.first) for one in result.rows} == {16}
     assert "screen: 2 of cases vary, 8 launches in all" in said
@@ -154,9 +154,9 @@ def test_a_budget_ends_a_screen_and_leaves_time_for_the_controls(
     bench: FakeBench, tmp_path: Path
 ) -> None:
     # Ten seconds a call: 2.5 s for a launch of a row, and the controls alone take 48 of them.
-    gate, setup, said = prepare(tmp_path, bench, 155.0)
+    gate, said = prepare(tmp_path, bench, 155.0)
     bench.noise = 0.02
-    result = judge(measure(gate, setup))
+    result = judge(measure(gate))
     assert screens_of(bench) == ["launch-0000", "launch-0002"]
     assert {len(one.first) for one in result.rows} == {4}
     (ended,) = (line for line in said if line.startswith("the budget ends here"))
@@ -171,8 +171,8 @@ def test_a_budget_ends_a_screen_and_leaves_time_for_the_controls(
 def test_every_later_run_recalls_what_the_first_one_searched(
     bench: FakeBench, tmp_path: Path
 ) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    measure(gate, setup)
+    gate, _ = prepare(tmp_path, bench, None)
+    measure(gate)
     first, *later = bench.calls
     assert "--recall" not in first
     searched = first[first.index("--records") + 1]
@@ -181,15 +181,15 @@ def test_every_later_run_recalls_what_the_first_one_searched(
 
 def test_either_build_starts_in_half_of_the_launches(bench: FakeBench, tmp_path: Path) -> None:
     # gpulift-bench swaps the start from launch to launch, and begins anew in every run.
-    gate, setup, _ = prepare(tmp_path, bench, None)
+    gate, _ = prepare(tmp_path, bench, None)
     bench.noise = 0.002
-    measure(gate, setup)
+    measure(gate)
     assert all(int(call[call.index("--launches") + 1]) % 2 == 0 for call in bench.calls)
 
 
 def test_the_null_control_meets_the_base_with_itself(bench: FakeBench, tmp_path: Path) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    measure(gate, setup)
+    gate, _ = prepare(tmp_path, bench, None)
+    measure(gate)
     modules = tmp_path / "base" / "modules"
     (null,) = calls_of(bench, "null")
     assert {f"--head={modules}", f"--base={modules}"} < set(null)
@@ -212,8 +212,8 @@ def rows_of(call: list[str]) -> list[tuple[str, str, str]]:
 def test_the_planted_control_meets_a_slower_head_in_the_same_rows(
     bench: FakeBench, tmp_path: Path
 ) -> None:
-    gate, setup, said = prepare(tmp_path, bench, None)
-    evidence = measure(gate, setup)
+    gate, said = prepare(tmp_path, bench, None)
+    evidence = measure(gate)
     modules = tmp_path / "head" / "modules"
     screened, confirmed = calls_of(bench, "planted")
     for call in (screened, confirmed):
@@ -234,8 +234,8 @@ def test_the_planted_control_meets_a_slower_head_in_the_same_rows(
 def test_with_alternating_processes_only_the_turns_of_the_head_are_slower(
     bench: FakeBench, tmp_path: Path
 ) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    result = judge(measure(gate, replace(setup, mode=ALTERNATING)))
+    gate, _ = prepare(tmp_path, bench, None)
+    result = judge(measure(replace(gate, setup=replace(gate.setup, mode=ALTERNATING))))
     assert [control.passed for control in result.controls] == [True, True, True]
     calls = [c for c in bench.calls if "/planted/" in c[c.index("--records") + 1]]
     assert len(calls) == 4 * (4 + 8)
@@ -249,8 +249,8 @@ def test_what_a_budget_leaves_open_is_inconclusive(bench: FakeBench, tmp_path: P
     # The screen at a second per launch and row: 56 such launches fit. The last of the controls
     # then takes 30 s, so that 4 s are left for the eight launches of a confirmation.
     durations_s = [4.0, 4.0, 8.0, 8.0, 30.0]
-    gate, setup, said = prepare(tmp_path, bench, 58.0, durations_s)
-    result = judge(measure(gate, setup))
+    gate, said = prepare(tmp_path, bench, 58.0, durations_s)
+    result = judge(measure(gate))
     assert durations_s == []
     assert [one.verdict.verdict for one in result.rows] == ["inconclusive", "equivalent"]
     assert "too few launches were left to confirm it" in result.rows[0].verdict.reason
@@ -261,15 +261,15 @@ def test_what_a_budget_leaves_open_is_inconclusive(bench: FakeBench, tmp_path: P
 def test_a_budget_that_the_first_launch_shows_to_be_too_small(
     bench: FakeBench, tmp_path: Path
 ) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, 60.0)
+    gate, _ = prepare(tmp_path, bench, 60.0)
     with pytest.raises(GpuliftError, match=r"need about 140 s by the times seen so far"):
-        measure(gate, setup)
+        measure(gate)
     assert len(bench.calls) == 1
 
 
 def test_the_time_needed_counts_screen_and_controls(bench: FakeBench, tmp_path: Path) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
-    assert needed_row_launches(setup, gate.taker) == 2 * 4 + (2 + 2) * (4 + 8)
+    gate, _ = prepare(tmp_path, bench, None)
+    assert needed_row_launches(gate.setup, gate.taker) == 2 * 4 + (2 + 2) * (4 + 8)
 
 
 def test_rows_are_a_line_each_and_one_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_rows_are_a_line_each_and_one_that_cannot_be_written_is_said(tmp_path: P
 def test_a_build_of_before_rows_gets_a_filter_for_its_own_processes(
     bench: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, setup, _ = prepare(tmp_path, bench, None)
+    gate, _ = prepare(tmp_path, bench, None)
     assert isinstance(gate.taker, Programs)
     base = replace(gate.taker.base, takes_rows=False)
     gate = replace(gate, taker=replace(gate.taker, base=base))
@@ -295,7 +295,7 @@ def test_a_build_of_before_rows_gets_a_filter_for_its_own_processes(
         return 0
 
     monkeypatch.setattr(machine, "measure", measured)
-    measure(gate, replace(setup, mode=ALTERNATING))
+    measure(replace(gate, setup=replace(gate.setup, mode=ALTERNATING)))
     assert {side for side, _ in calls} == {"base", "head"}
     for side, flags in calls:
         assert ("--benchmark_filter" in flags, "--rows" in flags) == (
@@ -344,9 +344,9 @@ def test_a_null_control_that_the_budget_leaves_open_is_not_finished(
     # Base against itself looks slower, and its screen takes longer than that of the cases told: no
     # time is left for its confirmation and the planted control after it.
     durations_s = [4.0, 4.0, 20.0]
-    gate, setup, said = prepare(tmp_path, bench, 58.0, durations_s)
+    gate, said = prepare(tmp_path, bench, 58.0, durations_s)
     bench.bias = 0.005
-    evidence = measure(gate, setup)
+    evidence = measure(gate)
     assert durations_s == []
     assert evidence.setup.out_of_time == ("null",)
     result = judge(evidence)
@@ -366,10 +366,10 @@ def test_a_crash_that_the_budget_leaves_unexplained_says_so(
     bench: FakeBench, tmp_path: Path
 ) -> None:
     durations_s = [4.0, 2.0, 4.0, 4.0, 49.0]
-    gate, setup, said = prepare(tmp_path, bench, 64.0, durations_s)
+    gate, said = prepare(tmp_path, bench, 64.0, durations_s)
     crash = technique("b/even", outcome="error", reason="SIGSEGV")
     make_build(tmp_path / "head", (technique("a/slow"), crash))
-    result = judge(measure(gate, setup))
+    result = judge(measure(gate))
     assert durations_s == []
     assert said[-1] == "the budget ends here: whether base or head broke 1 is not tried"
     verdict = result.rows[1].verdict
@@ -385,21 +385,21 @@ def test_a_budget_counts_what_was_over_before_it() -> None:
     assert budget.left_s() == 60.0
 
 
-def prepare_slow(folder: Path, bench: FakeBench, limit_s: float) -> tuple[Gate, Setup, list[str]]:
+def prepare_slow(folder: Path, bench: FakeBench, limit_s: float) -> tuple[Plan, list[str]]:
     """A gate with a budget by the clock of the fake, in which a launch of a row is planned to take
     0.6 s, and takes 20 s."""
-    gate, setup, said = prepare(folder, bench, None)
+    gate, said = prepare(folder, bench, None)
     bench.row_launch_s = 20.0
     bench.on_call = lambda: None
-    return replace(gate, budget=Budget(limit_s, 0.6, lambda: bench.now_s)), setup, said
+    return replace(gate, budget=Budget(limit_s, 0.6, lambda: bench.now_s)), said
 
 
 @pytest.mark.parametrize("mode", [TWO_IN_ONE, ALTERNATING])
 def test_a_first_run_slower_than_planned_ends_with_the_budget(
     bench: FakeBench, tmp_path: Path, mode: str
 ) -> None:
-    gate, setup, said = prepare_slow(tmp_path, bench, 50.0)
-    evidence = measure(gate, replace(setup, mode=mode))
+    gate, said = prepare_slow(tmp_path, bench, 50.0)
+    evidence = measure(replace(gate, setup=replace(gate.setup, mode=mode)))
     assert bench.now_s == 50.0
     assert len(read_all(gate.folder)) == 2
     assert said[-1] == (
@@ -419,13 +419,13 @@ def test_a_control_slower_than_the_screen_ends_with_the_budget(
     bench: FakeBench, tmp_path: Path
 ) -> None:
     # Eight launches of the screen at 1 s, and two of the null control at 20 s.
-    gate, setup, _ = prepare_slow(tmp_path, bench, 58.0)
+    gate, _ = prepare_slow(tmp_path, bench, 58.0)
 
     def slow_down() -> None:
         bench.row_launch_s = 1.0 if len(bench.calls) <= 2 else 20.0
 
     bench.on_call = slow_down
-    evidence = measure(gate, setup)
+    evidence = measure(gate)
     assert bench.now_s == 58.0
     assert len(read_all(gate.folder / "null")) == 2
     result = judge(evidence)
@@ -438,14 +438,14 @@ def test_a_control_slower_than_the_screen_ends_with_the_budget(
 
 def test_nothing_starts_after_the_budget(bench: FakeBench, tmp_path: Path) -> None:
     # The second run ends late, as one that is just about to end when its time is over.
-    gate, setup, _ = prepare_slow(tmp_path, bench, 58.0)
+    gate, _ = prepare_slow(tmp_path, bench, 58.0)
     bench.row_launch_s = 1.0
 
     def end_late() -> None:
         bench.now_s += 60.0 if len(bench.calls) == 2 else 0.0
 
     bench.on_call = end_late
-    evidence = measure(gate, setup)
+    evidence = measure(gate)
     assert len(bench.calls) == 2
     assert evidence.setup.out_of_time == ("null",)
     assert judge(evidence).exit_code == 5

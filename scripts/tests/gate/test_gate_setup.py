@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
-from gpulift.gate.setup import choose_rows
+from gpulift.gate.rows import choose_rows
 from gpulift.ground.errors import GpuliftError
 
 QUICK = CaseInfo("n:1", True, "burst")

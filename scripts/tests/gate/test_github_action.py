@@ -47,7 +47,8 @@ def gated(folder: Path, options: str) -> subprocess.CompletedProcess[str]:
 )
 def test_options_are_words_and_no_commands(tmp_path: Path, options: str, words: list[str]) -> None:
     done = gated(tmp_path, options)
-    asked = ["gate", "--base", "main", *words, "--github", "--markdown", "--"]
+    forms = ("--format", "markdown", "--format", "github")
+    asked = ["gate", "--base", "main", *words, *forms, "--"]
     assert done.stdout == "".join(f"<{word}>" for word in [*asked, "bash", "-c", "sleep 1"])
     assert not (tmp_path / "planted").exists()
 

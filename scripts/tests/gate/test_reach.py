@@ -12,7 +12,7 @@ import pytest
 from gpulift.gate.evidence import BASE, CASES, COMMANDS, HEAD, NULL, PLANTED, Row, Setup
 from gpulift.gate.evidence import batch_folder as folder_of
 from gpulift.gate.judge import GateResult, judge
-from gpulift.gate.measure import Batch, Budget, Gate, measure
+from gpulift.gate.measure import Batch, Budget, Plan, measure
 from gpulift.gate.metrics import Reading
 from gpulift.gate.pairs import Pair, PairedLaunch, Run, write_launch
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, OK
@@ -57,8 +57,8 @@ def gated(folder: Path, budget_s: float, **factors: Factor) -> tuple[GateResult,
         "2", COMMANDS, "a", "b", "here", "", 1, (ROW,), least=0.01, equivalent=0.02
     )  # fmt: skip
     budget = Budget(budget_s, 1.0, taker.clock)
-    gate = Gate(folder, taker, frozenset(), frozenset(), budget, said.append)
-    return judge(measure(gate, setup)), taker, said
+    plan = Plan(setup, folder, taker, budget, said.append)
+    return judge(measure(plan)), taker, said
 
 
 def around(mean: float, scatter: float) -> Factor:

@@ -13,11 +13,11 @@ from gpulift import cli
 from gpulift.gate.judge import Control, GateResult
 from gpulift.records.read import Run, read_run
 from gpulift.report import changes, page
-from gpulift.verdicts.two_sets import compare
+from gpulift.verdicts.comparison import compare
 from tests import runs_made, sample
 from tests.fake_gate import FakeBench, make_build, technique
 from tests.figures import analysed, undrawn, written
-from tests.gate.test_gate_output import RESULT
+from tests.gate.test_answer import RESULT
 from tests.report.test_report import Page
 
 pytestmark = pytest.mark.world

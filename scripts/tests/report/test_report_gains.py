@@ -17,7 +17,8 @@ from gpulift.analysis.errata import read_errata
 from gpulift.analysis.gains import UNFINISHED, headline
 from gpulift.analysis.standing import BEYOND, CONTROL, HOST_BOUND
 from gpulift.analysis.summary import Summary, summarise
-from gpulift.exchange.github import code, github_text
+from gpulift.exchange.github import github_text
+from gpulift.ground.markup import code
 from gpulift.records.parse import read_record
 from gpulift.records.read import read_run
 from gpulift.report import planned, tables

@@ -117,13 +117,6 @@ UNTOLD: dict[str, Any] = {
 }
 
 
-def test_what_an_older_record_could_not_tell_of_its_build_is_no_difference() -> None:
-    base = made("base", top=OLD, **UNTOLD)
-    flags: dict[str, Any] = {"build__flags": "-O1", "build__environment__CPATH": "#1a2b3c4d"}
-    found = compared(base, made("head", **flags))
-    assert {"build.flags", "build.environment.CPATH"} <= set(found.one_sided)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "alike"),
     [
@@ -150,13 +143,6 @@ def test_of_the_environment_an_older_record_told_some(
         assert f"environment.{name} (" in refusal(head, base)
 
 
-def test_of_an_unknown_commit_an_older_record_said_that_nothing_was_changed() -> None:
-    base = made("base", top=OLD, build__commit="unknown", **UNTOLD)
-    head = made("head", build__commit="unknown", build__dirty=None)
-    compared(base, head)
-    assert "build.commit (" in refusal(made("base", top=OLD, **UNTOLD), head)
-
-
 def test_a_gate_allows_a_base_that_tells_less_of_its_build_and_holds_others_to_it() -> None:
     def context(**changes: Any) -> Context:
         return made("x", **changes).records[0].context
@@ -167,14 +153,6 @@ def test_a_gate_allows_a_base_that_tells_less_of_its_build_and_holds_others_to_i
         require_same_but_commit(context(environment__KMP_BLOCKTIME="0"), slow)
     with pytest.raises(GpuliftError, match=r"build\.environment\.CPATH"):
         require_same_but_commit(context(), context(build__environment__CPATH="#1a2b3c4d"))
-
-
-def test_some_pages_of_memory_are_no_difference() -> None:
-    base = made("base", host__memory_bytes=25276518400)
-    assert compared(base, made("head", host__memory_bytes=25276514304)).declared == ()
-    for other in (24 << 30, 10**400, "much"):
-        text = refusal(base, made("head", host__memory_bytes=other))
-        assert f"host.memory_bytes (25276518400 in base, {other} in head)" in text
 
 
 def test_a_gate_allows_a_base_that_asks_less_of_the_host() -> None:
@@ -206,13 +184,6 @@ def test_a_gate_allows_its_builds_only_another_commit() -> None:
     require_same_but_commit(none, none)
 
 
-def test_all_differences_are_in_the_one_line() -> None:
-    text = refusal(made("base"), made("head", driver="1", host__kernel="2"))
-    assert "driver (580.159.04 in base, 1 in head), host.kernel (6.1.0 in base, 2 in head)" in text
-    assert "\n" not in text
-    assert "--across" not in text, "no factor covers both"
-
-
 def test_another_host_of_the_same_kind_is_no_difference() -> None:
     base, head = (
         made(name, host__id=name, host__id_of=of)
@@ -223,32 +194,6 @@ def test_another_host_of_the_same_kind_is_no_difference() -> None:
     contexts = [run.records[0].context for run in (base, head)]
     require_same_but_commit(*contexts)
     assert [one.host.id for one in contexts] == ["base", "head"]
-
-
-def test_another_method_of_measuring_is_not_comparable() -> None:
-    text = refusal(made("base"), made("head", top={"method": "2"}))
-    assert "method (1 in base, 2 in head)" in text
-
-
-def test_options_that_change_only_the_windows_may_differ() -> None:
-    options = {"quick": True, "launches": 9, "arm_time_s": 1.0, "precision": 0.1, "seed": 5}
-    found = compared(made("base"), made("head", options=options))
-    assert found.declared == ()
-    assert found.equal["gpu.card"] == "1a2b3c4d"
-    assert "options.clock (" in refusal(made("base"), made("head", options__clock="locked"))
-
-
-def test_a_machine_without_gpu_is_not_one_with_a_gpu() -> None:
-    text = refusal(made("base"), made("head", gpu=None, gpu_missing="no NVIDIA driver"))
-    assert "gpu.name (NVIDIA H200 in base, none in head)" in text
-    assert "gpu.card" not in text, "one word for all that is missing with the GPU"
-
-
-def test_why_there_is_no_gpu_is_no_fact_of_the_machine() -> None:
-    one = made("base", gpu=None, gpu_missing="no driver")
-    assert (
-        compared(one, made("head", gpu=None, gpu_missing="no device")).equal["gpu.name"] == "none"
-    )
 
 
 @pytest.mark.parametrize(
@@ -281,17 +226,6 @@ def noting(name: str, schema: str = "1.5", **notes: str) -> Run:
     return both(made(name, top=top), made(name, launch=1, top={**top, "notes": notes}))
 
 
-def test_versions_that_arms_note_are_facts_of_the_torch_factor() -> None:
-    base = noting("base", torch="2.10.0+cpu", python="3.11.2", batch="1")
-    head = noting("head", torch="2.11.0+cpu", python="3.12.3", batch="2")
-    assert refusal(base, head) == (
-        "not comparable: libraries.python (3.11.2 in base, 3.12.3 in head), libraries.torch"
-        " (2.10.0+cpu in base, 2.11.0+cpu in head); if that is the question, add --across torch"
-    )
-    found = compared(base, head, "torch")
-    assert [one.fact for one in found.declared] == ["libraries.python", "libraries.torch"]
-
-
 @pytest.mark.parametrize(
     ("name", "first", "then", "shown"),
     [
@@ -316,13 +250,6 @@ def test_a_side_of_two_versions_is_refused(
     )
 
 
-def test_libtorch_and_the_torch_of_python_are_two_facts() -> None:
-    mixed = both(noting("one", torch="2.11.0"), noting("two", torch="2.10.0+cu130"))
-    found = compared(mixed, mixed)
-    assert found.equal["libraries.libtorch"] == "2.11.0"
-    assert found.equal["libraries.torch"] == "2.10.0+cu130"
-
-
 @pytest.mark.parametrize("then", ["2.10.0", "2.11.0"])
 def test_libtorch_is_known_by_its_old_name_too(then: str) -> None:
     base = noting("base", torch="2.10.0")
@@ -331,27 +258,6 @@ def test_libtorch_is_known_by_its_old_name_too(then: str) -> None:
         assert compared(base, head).equal["libraries.libtorch"] == then
     else:
         assert "libraries.libtorch (2.10.0 in base, 2.11.0 in head)" in refusal(base, head)
-
-
-def test_a_bare_version_of_a_newer_record_is_that_of_python() -> None:
-    head = noting("head", schema="1.6", torch="2.11.0")
-    assert "libraries.torch" in compared(head, head).equal
-
-
-def test_two_builds_of_one_torch_are_a_difference_that_torch_asks_about() -> None:
-    base, head = noting("base", torch="2.11.0+cu128"), noting("head", torch="2.11.0+cu130")
-    text = refusal(base, head)
-    assert "libraries.torch (2.11.0+cu128 in base, 2.11.0+cu130 in head)" in text
-    assert "add --across torch" in text
-    (declared,) = compared(base, head, "torch").declared
-    assert declared.fact == "libraries.torch"
-
-
-def test_versions_that_one_side_alone_notes_or_both_alike_are_no_difference() -> None:
-    base = noting("base", torch="2.11.0", jax="0.11.2")
-    found = compared(base, noting("head", torch="2.11.0"))
-    assert found.equal["libraries.libtorch"] == "2.11.0"
-    assert "libraries.jax" in found.one_sided
 
 
 @pytest.mark.parametrize(
@@ -377,11 +283,6 @@ def test_a_declared_factor_must_differ(across: str) -> None:
     with pytest.raises(GpuliftError, match=f"do not differ in {across}") as caught:
         compared(made("base"), made("head"), across)
     assert caught.value.exit_code == USAGE
-
-
-def test_a_vbios_alone_is_not_another_card() -> None:
-    with pytest.raises(GpuliftError, match="do not differ in card"):
-        compared(made("base"), made("head", gpu__vbios="96.2"), "card")
 
 
 def test_an_unknown_factor_is_a_usage_error() -> None:
@@ -462,17 +363,6 @@ def test_a_card_in_both_samples_is_refused(head: tuple[str, ...]) -> None:
     assert caught.value.exit_code == NOT_COMPARABLE
 
 
-def test_a_fact_that_only_the_newer_schema_has_is_told_and_no_difference() -> None:
-    newer = made("head", top={"schema": "1.11"}, host__numa_nodes=2)
-    found = compared(made("base"), newer)
-    assert found.one_sided == ("host.numa_nodes",)
-    assert "host.numa_nodes" in refusal(made("base"), made("head", host__numa_nodes=2))
-    older_has_more = made("head", top={"schema": "1.11"}, host__kernel=None)
-    assert "host.kernel (6.1.0 in base, not recorded in head)" in refusal(
-        made("base"), older_has_more
-    )
-
-
 def aged(name: str, minor: int, **changes: Any) -> Run:
     """A run of a schema below or above that in which processors got an id."""
     return made(name, top={"schema": f"1.{minor}"}, **changes)
@@ -503,38 +393,11 @@ def test_what_some_techniques_alone_tell_parts_no_run_and_is_compared_where_both
     )
 
 
-def test_versions_of_a_newer_record_are_held_against_those_that_an_older_one_noted() -> None:
-    older = noting("base", schema="1.6", torch="2.10.0+cpu", libtorch="2.10.0")
-    newer = made("head", versions__torch="2.11.0+cpu", versions__libtorch="2.10.0")
-    assert "libraries.torch (2.10.0+cpu in base, 2.11.0+cpu in head)" in refusal(older, newer)
-    found = compared(older, newer, "torch")
-    assert found.equal["libraries.libtorch"] == "2.10.0"
-
-
-def test_a_note_of_a_newer_record_is_no_version() -> None:
-    head = noting("head", schema="1.7", torch="2.11.0")
-    assert "libraries.torch" not in compared(head, head).equal
-
-
 def pair(run: str, first: str, second: str, model: sample.Json | None = None, **more: Any) -> Run:
     """A run of one technique on a GPU, and of one on two; `more` is of the second GPU alone."""
     gpu = {**sample.GPU_CONTEXT["gpu"], "card": first, **(model or {})}
     gpus = [gpu, {**gpu, "card": second, **more}]
     return both(made(run, gpu=gpu), made(run, launch=1, gpu=gpu, gpus=gpus))
-
-
-def test_further_gpus_are_facts_of_their_own() -> None:
-    base = pair("base", "1", "2")
-    assert compared(base, pair("head", "1", "2")).equal["gpus.1.card"] == "2"
-    text = refusal(base, pair("head", "1", "3"))
-    assert "not comparable: gpus.1.card (2 in base, 3 in head)" in text
-    text = refusal(base, pair("head", "1", "2", power_limit_w=500.0))
-    assert "gpus.1.power_limit_w (700.0 in base, 500.0 in head)" in text
-
-
-def test_of_a_gpu_that_one_side_used_alone_only_the_name_is_told() -> None:
-    alone = made("head", gpu__card="1")
-    assert compared(pair("base", "1", "2"), alone).one_sided == ("gpus.1.name",)
 
 
 @pytest.mark.parametrize("across", ["card", "gpu-model"])
@@ -582,6 +445,103 @@ def test_what_one_side_knows_does_not_depend_on_the_order_of_its_runs() -> None:
         assert require_comparable(runs, head[:1], None).one_sided == ("host.cpu_id",)
 
 
-def test_a_variable_that_only_the_newer_record_sets_is_a_difference() -> None:
-    newer = made("head", top={"schema": "1.9"}, environment__CUDA_LAUNCH_BLOCKING="1")
-    assert "environment.CUDA_LAUNCH_BLOCKING" in refusal(made("base"), newer)
+# --- One row a rule: what is refused, or else what both share, declare, or one side alone knows ---
+
+V28: dict[str, Any] = {"versions__torch": "2.10.0+cpu", "versions__libtorch": "2.10.0"}
+NEW, NEWER = {"schema": "1.11"}, {"schema": "1.9"}
+NO_GPU: dict[str, Any] = {"gpu": None, "gpu_missing": "no NVIDIA driver"}
+WINDOWS = {"quick": True, "launches": 9, "arm_time_s": 1.0, "precision": 0.1, "seed": 5}
+BEFORE_FLAGS = made("base", top=OLD, **UNTOLD)
+UNKNOWN = made("head", build__commit="unknown", build__dirty=None)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "across", "expected"),
+    [
+        (made("base", host__memory_bytes=25276518400),
+         made("head", host__memory_bytes=25276514304), None, {}),
+        *(
+            (made("base", host__memory_bytes=25276518400),
+             made("head", host__memory_bytes=other), None,
+             f"host.memory_bytes (25276518400 in base, {other} in head)")
+            for other in (24 << 30, 10**400, "much")
+        ),
+        (made("base"), made("head", driver="1", host__kernel="2"), None,
+         "driver (580.159.04 in base, 1 in head), host.kernel (6.1.0 in base, 2 in head)"),
+        (made("base"), made("head", top={"method": "2"}), None, "method (1 in base, 2 in head)"),
+        (made("base"), made("head", options=WINDOWS), None, {"gpu.card": "1a2b3c4d"}),
+        (made("base"), made("head", options__clock="locked"), None, "options.clock ("),
+        (made("base"), made("head", **NO_GPU), None, "gpu.name (NVIDIA H200 in base, none in"),
+        (made("base", **NO_GPU), made("head", gpu=None, gpu_missing="no device"), None,
+         {"gpu.name": "none"}),
+        (BEFORE_FLAGS,
+         made("head", build__flags="-O1", build__environment__CPATH="#1a2b3c4d"), None,
+         ["build.flags", "build.environment.CPATH"]),
+        (made("base", top=OLD, build__commit="unknown", **UNTOLD), UNKNOWN, None, {}),
+        (BEFORE_FLAGS, UNKNOWN, None, "build.commit ("),
+        (made("base"), made("head", gpu__vbios="96.2"), "card", "do not differ in card"),
+        # Versions that arms note.
+        (noting("base", torch="2.10.0+cpu", python="3.11.2", batch="1"),
+         noting("head", torch="2.11.0+cpu", python="3.12.3", batch="2"), None,
+         "not comparable: libraries.python (3.11.2 in base, 3.12.3 in head), libraries.torch"
+         " (2.10.0+cpu in base, 2.11.0+cpu in head); if that is the question, add --across torch"),
+        (noting("base", torch="2.10.0+cpu", python="3.11.2"),
+         noting("head", torch="2.11.0+cpu", python="3.12.3"), "torch",
+         ("libraries.python", "libraries.torch")),
+        (*[both(noting("one", torch="2.11.0"), noting("two", torch="2.10.0+cu130"))] * 2, None,
+         {"libraries.libtorch": "2.11.0", "libraries.torch": "2.10.0+cu130"}),
+        (*[noting("head", schema="1.6", torch="2.11.0")] * 2, None, {"libraries.torch": "2.11.0"}),
+        (noting("base", torch="2.11.0+cu128"), noting("head", torch="2.11.0+cu130"), None,
+         "libraries.torch (2.11.0+cu128 in base, 2.11.0+cu130 in head); if that is the question,"
+         " add --across torch"),
+        (noting("base", torch="2.11.0+cu128"), noting("head", torch="2.11.0+cu130"), "torch",
+         ("libraries.torch",)),
+        (noting("base", torch="2.11.0", jax="0.11.2"), noting("head", torch="2.11.0"), None,
+         {"libraries.libtorch": "2.11.0"}),
+        (noting("base", torch="2.11.0", jax="0.11.2"), noting("head", torch="2.11.0"), None,
+         ["libraries.jax"]),
+        (noting("base", schema="1.6", torch="2.11.0+cpu", libtorch="2.10.0"), made("head", **V28),
+         None, "libraries.torch (2.11.0+cpu in base, 2.10.0+cpu in head)"),
+        (noting("base", schema="1.6", torch="2.11.0+cpu", libtorch="2.10.0"), made("head", **V28),
+         "torch", {"libraries.libtorch": "2.10.0"}),
+        # What one side's schema has alone.
+        (made("base"), made("head", top=NEW, host__numa_nodes=2), None, ["host.numa_nodes"]),
+        (made("base"), made("head", host__numa_nodes=2), None, "host.numa_nodes"),
+        (made("base"), made("head", top=NEW, host__kernel=None), None,
+         "host.kernel (6.1.0 in base, not recorded in head)"),
+        (made("base"), made("head", top=NEWER, environment__CUDA_LAUNCH_BLOCKING="1"), None,
+         "environment.CUDA_LAUNCH_BLOCKING"),
+        # Further GPUs.
+        (pair("base", "1", "2"), pair("head", "1", "2"), None, {"gpus.1.card": "2"}),
+        (pair("base", "1", "2"), pair("head", "1", "3"), None,
+         "not comparable: gpus.1.card (2 in base, 3 in head)"),
+        (pair("base", "1", "2"), pair("head", "1", "2", power_limit_w=500.0), None,
+         "gpus.1.power_limit_w (700.0 in base, 500.0 in head)"),
+        (pair("base", "1", "2"), made("head", gpu__card="1"), None, ["gpus.1.name"]),
+    ],
+)  # fmt: skip
+def test_what_two_records_may_differ_in(
+    base: Run,
+    head: Run,
+    across: str | None,
+    expected: str | dict[str, str] | tuple[str] | list[str],
+) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(GpuliftError) as caught:
+            compared(base, head, across)
+        assert expected in str(caught.value)
+        assert "\n" not in str(caught.value)
+        return
+    found = compared(base, head, across)
+    if isinstance(expected, dict):
+        assert found.equal.items() >= expected.items()
+        assert across or found.declared == ()
+    elif isinstance(expected, tuple):
+        assert tuple(one.fact for one in found.declared) == expected
+    else:
+        assert {*expected} <= {*found.one_sided}
+
+
+def test_a_note_of_a_newer_record_is_no_version() -> None:
+    head = noting("head", schema="1.7", torch="2.11.0")
+    assert "libraries.torch" not in compared(head, head).equal

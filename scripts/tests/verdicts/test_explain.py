@@ -15,9 +15,9 @@ from gpulift.ground import steps
 from gpulift.ground.errors import FAILED
 from gpulift.records.read import read_run
 from gpulift.verdicts import decision
+from gpulift.verdicts.comparison import ArmPair, Launch, compare
 from gpulift.verdicts.decision import Verdict, percent
 from gpulift.verdicts.explain import attribution, explain, path_to
-from gpulift.verdicts.two_sets import Launch, Row, compare
 from tests import sample
 from tests.sample import Json
 
@@ -45,7 +45,7 @@ def records(
     return made
 
 
-def row(tmp_path: Path, base: list[Json], head: list[Json]) -> Row:
+def row(tmp_path: Path, base: list[Json], head: list[Json]) -> ArmPair:
     runs = [
         read_run(sample.write(tmp_path / name, made))
         for name, made in (("base", base), ("head", head))
@@ -59,7 +59,7 @@ def section(line: str) -> str:
     return next((one for one in steps.SECTIONS if line.startswith(f"{one}: ")), "")
 
 
-def cause(found: Row) -> str:
+def cause(found: ArmPair) -> str:
     return explain(found.base, found.head, found.verdict)[-1]
 
 

@@ -13,9 +13,9 @@ from gpulift.analysis.reference import Conditions, Measured, Peak
 from gpulift.ground import steps, text
 from gpulift.ground.estimate import Estimate
 from gpulift.ground.steps import step
+from gpulift.verdicts.comparison import Launch
 from gpulift.verdicts.decision import percent
 from gpulift.verdicts.explain import launch_line, run_launch_data
-from gpulift.verdicts.two_sets import Launch
 
 
 def explanation(result: CheckResult) -> str:

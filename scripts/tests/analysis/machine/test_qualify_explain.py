@@ -15,8 +15,8 @@ from gpulift.analysis.reference import Peak, Reference
 from gpulift.analysis.summary import summarise
 from gpulift.ground.steps import SECTIONS
 from gpulift.records.read import read_run
+from gpulift.verdicts.comparison import Launch
 from gpulift.verdicts.explain import launch_line, run_launch_data
-from gpulift.verdicts.two_sets import Launch
 from tests import sample
 from tests.analysis.machine.test_qualification import (
     MEMORY,

@@ -42,14 +42,6 @@ from gpulift.verdicts.work import log_over_baseline, may_differ, of_own_size, ot
 
 MAX_INCONCLUSIVE = 0.1  # of the rows that were compared
 
-WORST_FIRST = (
-    decision.ERROR,
-    decision.REGRESSED,
-    decision.INCONCLUSIVE,
-    decision.SKIPPED,
-    decision.IMPROVED,
-    decision.EQUIVALENT,
-)
 UNITS = {"launch": "launches", "run": "runs", "card": "cards"}
 OWN_SIZE = "each run found the size of its work itself"
 OWN_SHAPE = (
@@ -110,7 +102,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Row:
+class ArmPair:
     """One arm of one case, head against base."""
 
     technique: str
@@ -159,7 +151,7 @@ class Comparison:
     question: str  # what the declared difference asks; empty where none is declared
     unit: str
     common: Common
-    rows: tuple[Row, ...]
+    rows: tuple[ArmPair, ...]
     notes: tuple[str, ...]
     work: Mapping[str, tuple[str, ...]]  # of techniques, what may have changed in it
     filter: str | None = None
@@ -184,7 +176,7 @@ class Comparison:
     def counts(self) -> dict[str, int]:
         """Rows by verdict, worst first."""
         found = [row.verdict.verdict for row in self.rows]
-        return {verdict: found.count(verdict) for verdict in WORST_FIRST}
+        return {verdict: found.count(verdict) for verdict in decision.WORST_FIRST}
 
     @cached_property
     def family(self) -> int:
@@ -353,7 +345,7 @@ def _changed_work(sides: tuple[Side, Side]) -> dict[str, tuple[str, ...]]:
 
 def _rows(
     sides: tuple[Side, Side], common: bool, unit: str, matches: Callable[..., bool]
-) -> list[Row]:
+) -> list[ArmPair]:
     """The rows before anything is decided; what has a verdict already will not be measured."""
     _require_clocks(sides)
     cases = sorted({*sides[0], *sides[1]})
@@ -372,7 +364,7 @@ def _rows(
     return rows
 
 
-def _named(rows: Sequence[Row]) -> str:
+def _named(rows: Sequence[ArmPair]) -> str:
     """What is said of the rows, each reason once."""
     by_reason: dict[str, list[str]] = {}
     for row in rows:
@@ -399,7 +391,7 @@ def _require_clocks(sides: tuple[Side, Side]) -> None:
         )
 
 
-def _case_rows(case: Case, sides: tuple[Side, Side], unit: str) -> list[Row]:
+def _case_rows(case: Case, sides: tuple[Side, Side], unit: str) -> list[ArmPair]:
     base, head = (side.get(case, []) for side in sides)
     if not base or not head:
         return [_uncommon(case, "", f"only in {'base' if base else 'head'}")]
@@ -413,7 +405,7 @@ def _row(
     base: Sequence[tuple[str, Record]],
     head: Sequence[tuple[str, Record]],
     unit: str,
-) -> Row:
+) -> ArmPair:
     for name, side, other in (("base", base, head), ("head", head, base)):
         if _has(side, arm) and not _has(other, arm) and _has_arms(other):
             return _uncommon(case, arm, f"only in {name}")
@@ -424,10 +416,10 @@ def _row(
         return _uncommon(case, arm, f"another work: {difference}")
     not_measured = _not_measured(arm, base, head)
     if not_measured is not None:
-        return Row(*case, arm, not_measured)
+        return ArmPair(*case, arm, not_measured)
     if own_size:
         return _row_of_own_size(case, arm, base, head, unit, difference)
-    return Row(*case, arm, Verdict(""), _launches(arm, base), _launches(arm, head))
+    return ArmPair(*case, arm, Verdict(""), _launches(arm, base), _launches(arm, head))
 
 
 def _row_of_own_size(
@@ -437,7 +429,7 @@ def _row_of_own_size(
     head: Sequence[tuple[str, Record]],
     unit: str,
     difference: str,
-) -> Row:
+) -> ArmPair:
     """By the time over the baseline's where runs or cards are what counts, else not compared."""
     records = [record for _, record in (*base, *head)]
     names = {one.name for record in records for one in record.arms if one.role == "baseline"}
@@ -457,13 +449,13 @@ def _row_of_own_size(
             tuple(replace(one, over_baseline=over[one.record.id]) for one in _launches(arm, side))
             for side in (base, head)
         )
-        return Row(*case, arm, Verdict(""), before, after, own_size=True)
+        return ArmPair(*case, arm, Verdict(""), before, after, own_size=True)
     reason = f"{OWN_SIZE} ({difference}): {why}"
-    return Row(*case, arm, Verdict(decision.SKIPPED, reason=reason), own_size=True)
+    return ArmPair(*case, arm, Verdict(decision.SKIPPED, reason=reason), own_size=True)
 
 
-def _uncommon(case: Case, arm: str, reason: str) -> Row:
-    return Row(*case, arm, Verdict(decision.SKIPPED, reason=reason), uncommon=True)
+def _uncommon(case: Case, arm: str, reason: str) -> ArmPair:
+    return ArmPair(*case, arm, Verdict(decision.SKIPPED, reason=reason), uncommon=True)
 
 
 def _has(side: Sequence[tuple[str, Record]], arm: str) -> bool:
@@ -543,7 +535,7 @@ def _question(across: str | None, unit: str, base: int, head: int) -> str:
     )
 
 
-def _decided(rows: Sequence[Row], unit: str, across: str | None) -> list[Row]:
+def _decided(rows: Sequence[ArmPair], unit: str, across: str | None) -> list[ArmPair]:
     differences: dict[int, Difference] = {}
     for index, row in enumerate(rows):
         if row.verdict.verdict == "":
@@ -563,7 +555,7 @@ def _decided(rows: Sequence[Row], unit: str, across: str | None) -> list[Row]:
     return [_doubt_shape(row, alpha) for row in decided]
 
 
-def _doubt_shape(row: Row, alpha: float) -> Row:
+def _doubt_shape(row: ArmPair, alpha: float) -> ArmPair:
     """A small change between ceilings of two shapes may be one of shapes, of which each side has
     one. `alpha` is that of the row's test."""
     verdict = row.verdict
@@ -578,7 +570,7 @@ def _doubt_shape(row: Row, alpha: float) -> Row:
     return replace(row, verdict=replace(doubted, reason=OWN_SHAPE, path=path))
 
 
-def _too_few(row: Row, unit: str, across: str | None) -> Verdict:
+def _too_few(row: ArmPair, unit: str, across: str | None) -> Verdict:
     counts = [len(values(side, unit)) for side in (row.base, row.head)]
     why = {
         "launch": "one process says nothing about the next one",
@@ -592,9 +584,9 @@ def _too_few(row: Row, unit: str, across: str | None) -> Verdict:
     return Verdict(decision.INCONCLUSIVE, reason=reason, path=path)
 
 
-def _worst_first(row: Row) -> tuple[int, float, str]:
+def _worst_first(row: ArmPair) -> tuple[int, float, str]:
     change = row.change
-    return (WORST_FIRST.index(row.verdict.verdict), -(change or 0.0), row.name)
+    return (decision.WORST_FIRST.index(row.verdict.verdict), -(change or 0.0), row.name)
 
 
 def _doubts(base: Sequence[Run], head: Sequence[Run]) -> list[str]:

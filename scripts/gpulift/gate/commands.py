@@ -1,31 +1,28 @@
-"""`gpulift gate --base REF -- CMD`: somebody's own command in any repository, head against base."""
+"""The plan of a gate of somebody's command, in any repository: both sides, and how it is run."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import sys
-import time as clock
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-import typer
-
 from gpulift.engine import machine
-from gpulift.engine.runs import discard_if_empty, make_new
-from gpulift.gate import conditions, job_output
+from gpulift.engine.runs import make_new
+from gpulift.gate import conditions
+from gpulift.gate.asked import COMMAND, PYTHONS, Asked
 from gpulift.gate.benchmark_files import Benchmarks, read_gbench, read_nvbench, read_pytest
-from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Origin, Row, Setup, save
+from gpulift.gate.evidence import BASE, COMMANDS, HEAD, Row, Setup
 from gpulift.gate.git import of_no_git
 from gpulift.gate.instructions import counting
-from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, environment_of
-from gpulift.gate.judge import GateResult, judge
-from gpulift.gate.measure import Budget, Gate, measure
+from gpulift.gate.jobs import OUT, Job, Jobs, JobSide, Read, Say, environment_of
+from gpulift.gate.measure import Budget, Plan
 from gpulift.gate.metrics import (
     INSTRUCTIONS,
     WALL,
@@ -38,91 +35,22 @@ from gpulift.gate.metrics import (
 )
 from gpulift.gate.pairs import Run
 from gpulift.gate.repositories import Repository, cache_folder
-from gpulift.gate.same import Outputs
-from gpulift.gate.setup import require_new
 from gpulift.gate.trials import first_runs
 from gpulift.ground import place
-from gpulift.ground.arguments import require_above_0
-from gpulift.ground.entry import say
 from gpulift.ground.errors import NOT_COMPARABLE, GpuliftError
 from gpulift.ground.programs import job_environment
-from gpulift.ground.text import visible
-from gpulift.ground.whole import write_whole
 from gpulift.records.model import Record
 from gpulift.records.read import read_results
 from gpulift.verdicts import stats, thresholds
 from gpulift.verdicts.decision import AIM, DECISION_METHOD, ERROR, INCONCLUSIVE, SKIPPED
 
-THRESHOLD = 0.01  # processes vary more than the windows of one
-TIMEOUT_S = 3600.0
 LEAST_LAUNCHES = 24  # the first look, base against base, and what is planted until it is confirmed
 SHORT_S = 3.0  # a launch, with as many pairs as fit, of which it takes the median
 MOST_PAIRS = 5
 MORE = 1.5  # times that, of long commands, and never less than the usual time
 USUAL_S = 300.0
-PYTHONS = ("--base-python", "--head-python")
 CHANGED = "this checkout, or name --head"
 THE_SAME = "the same as the base, so that only noise can differ"
-
-
-@dataclass(frozen=True)
-class Doors:
-    """What is run, of which one is asked for: a command, or another tool's benchmarks."""
-
-    command: tuple[str, ...] = ()
-    script: str = ""
-    gbench: str = ""
-    nvbench: str = ""
-    pytest: str = ""
-
-
-def doors(
-    same: str | None,
-    command: Sequence[str] | None,
-    gbench: str | None,
-    nvbench: str | None,
-    pytest: str | None,
-) -> Doors | None:
-    """What is run besides gpulift's own techniques; None where that is nothing."""
-    script = same if same and same.endswith(".py") and Path(same).is_file() else ""
-    if command and same and not script:
-        raise GpuliftError(f"{same!r} is one argument too many: a command stands behind --")
-    tools = [one for one in (gbench, nvbench, pytest, script) if one]
-    if len(tools) > 1:
-        raise GpuliftError("give one of --gbench, --nvbench, --pytest, or one Python file")
-    if not tools and not command:
-        return None
-    return Doors(tuple(command or ()), script, gbench or "", nvbench or "", pytest or "")
-
-
-@dataclass(frozen=True)
-class JobAsked:
-    """What the user asked for."""
-
-    doors: Doors
-    base: str | None
-    head: str | None
-    pythons: tuple[str, str] | None
-    metrics: tuple[Metric, ...]
-    setup: str
-    plant: str
-    threshold: float
-    thresholds: Mapping[str, float]
-    budget_s: float | None
-    timeout_s: float
-    gpu: int | None
-    seed: int
-    out: Path | None
-    same: Outputs = field(default_factory=lambda: Outputs(()))
-    origin: Origin = field(default_factory=Origin)
-    certified: bool = False
-
-    def __post_init__(self) -> None:
-        require_above_0("--timeout", self.timeout_s)
-        if not 0 < self.threshold < 1:
-            raise GpuliftError(f"--threshold {self.threshold:g}: a fraction, as 0.02 for 2 %")
-        if self.out is not None:
-            require_new(self.out)
 
 
 def callers_environment() -> dict[str, str]:
@@ -130,131 +58,76 @@ def callers_environment() -> dict[str, str]:
     return of_no_git(job_environment() or os.environ)
 
 
-def run(asked: JobAsked, callers: Mapping[str, str]) -> tuple[GateResult, Path]:
-    """Measures and judges; returns the verdicts and the folder of the evidence."""
-    environment = {**callers}
-    if asked.gpu is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = str(asked.gpu)
-    with ExitStack() as held:
-        return _run(asked, environment, held)
-
-
-def _run(
-    asked: JobAsked, environment: Mapping[str, str], held: ExitStack
-) -> tuple[GateResult, Path]:
-    started_s = clock.monotonic()
+def plan(asked: Asked, callers: Mapping[str, str], held: ExitStack, say: Say) -> Plan:
+    """Both sides, set up and tried once, and all that a gate of them measures; their folders are
+    `held`."""
+    gpu = {} if asked.gpu is None else {"CUDA_VISIBLE_DEVICES": str(asked.gpu)}
+    environment = {**callers, **gpu}
     job = _job(asked, environment)
-    base, head, cache, checkout = _sides(asked, environment, held)
-    base_run, head_run, head = first_runs(job, base, head, checkout, say)
-    setup = _setup(asked, job, base, head, base_run, head_run)
-    each_s = base_run.seconds + head_run.seconds
+    base, head, cache, checkout = _sides(asked, environment, held, say)
+    first, second, head = first_runs(job, base, head, checkout, say)
+    each_s = first.seconds + second.seconds
     pairs = pairs_of_launch(each_s)
-    spent_s = clock.monotonic() - started_s
-    budget_s = asked.budget_s or spent_s + max(USUAL_S, MORE * LEAST_LAUNCHES * pairs * each_s)
+    used_s = time.monotonic() - asked.started_s
+    budget_s = asked.budget_s or used_s + max(USUAL_S, MORE * LEAST_LAUNCHES * pairs * each_s)
     say(
         f"a run takes {each_s / 2:.3g} s, a launch has {pairs} of either side:"
         f" {LEAST_LAUNCHES * pairs * each_s:.0f} s at least,"
         f" {budget_s:.0f} s at most (--budget)"
     )
     day = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    gate = Gate(
+    return Plan(
+        setup=_setup(asked, job, (base, head), (first, second)),
         folder=asked.out or make_new(cache / "runs", day),
         taker=Jobs(job, base, head, say, pairs),
-        on_gpu=frozenset(),
-        launch_bound=frozenset(),
-        budget=Budget(budget_s, pairs * each_s, used_s=spent_s),
+        budget=Budget(budget_s, pairs * each_s, used_s=used_s),
         say=say,
     )
-    try:
-        evidence = measure(gate, setup)
-    except KeyboardInterrupt:
-        say(f"what was measured is kept in {gate.folder}")
-        raise
-    finally:
-        discard_if_empty(gate.folder)
-    result = judge(evidence)
-    if evidence.ended:
-        counts = {word: count for word, count in result.counts.items() if count}
-        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        found = {"counts": counts, "exit_code": result.exit_code, "ended_at": at}
-        save(gate.folder, evidence.setup, found)
-    return result, gate.folder
 
 
-def show(
-    result: GateResult, folder: Path, as_json: bool, as_markdown: bool, bmf: Path | None
-) -> None:
-    """The verdicts, in the way that was asked for."""
-    if bmf is not None:
-        write_whole(job_output.bencher(result, folder) + "\n", bmf)
-    if as_json:
-        document = {**job_output.as_json(result, folder), "evidence": str(folder)}
-        typer.echo(json.dumps(document, indent=2, allow_nan=False))
-        return
-    for text in (job_output.markdown if as_markdown else job_output.lines)(result, folder):
-        typer.echo(visible(text))
-    if not as_markdown:
-        typer.echo(f"evidence: {visible(str(folder))}")
-
-
-def _job(asked: JobAsked, environment: Mapping[str, str]) -> Job:
-    doors, limit_s = asked.doors, asked.timeout_s
-    slowed = tuple(shlex.split(asked.plant))
-    if not any((doors.gbench, doors.nvbench, doors.pytest, doors.script)):
+def _job(asked: Asked, environment: Mapping[str, str]) -> Job:
+    limit_s, slowed = asked.timeout_s, tuple(shlex.split(asked.plant))
+    if asked.with_tool == COMMAND and not asked.script:
         metrics = asked.metrics or (Metric(WALL),)
         names = [metric.name for metric in metrics]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice:
+        if twice := next((name for name in names if names.count(name) > 1), None):
             raise GpuliftError(
                 f"two metrics are called {twice}: name the group of one, as in (?P<loss>...)"
             )
-        suite = Path(doors.command[0]).name
+        suite, read = Path(asked.command[0]).name, lambda run: read_all(metrics, run)
         counted = INSTRUCTIONS in (metric.source for metric in metrics)
         with counting(counted):  # refuses it before a set-up is run
             pass
-        return Job(
-            suite,
-            doors.command,
-            lambda run: read_all(metrics, run),
-            limit_s,
-            slowed,
-            asked.same,
-            counted,
-        )
-    if asked.metrics:
-        raise GpuliftError("--metric is for a command behind --; these tools say their own numbers")
-    if slowed or asked.same.sources:
-        raise GpuliftError(f"{'--plant' if slowed else '--same'} is for a command behind --")
-    path = environment.get("PATH", os.defpath)
-    found = asked.pythons or shutil.which("python", path=path)
-    suite, command, read = _tool(doors, "python" if found else "python3")
-    return Job(suite, (*command, *doors.command), read, limit_s)
+        return Job(suite, asked.command, read, limit_s, slowed, asked.same, counted)
+    others = {"--metric": asked.metrics, "--plant": slowed, "--same": asked.same.sources}
+    if given := next((option for option, value in others.items() if value), None):
+        raise GpuliftError(f"{given} is for a command: this tool says its own numbers")
+    found = asked.pythons or shutil.which("python", path=environment.get("PATH", os.defpath))
+    return _with_tool(asked, limit_s, "python" if found else "python3")
 
 
-def _tool(doors: Doors, python: str = "python") -> tuple[str, tuple[str, ...], Read]:
-    """The name, the command and the reader of another tool's benchmarks."""
-    if doors.gbench:
-        wanted = (f"--benchmark_out={OUT}", "--benchmark_out_format=json")
-        return Path(doors.gbench).name, (_program(doors.gbench), *wanted), _rows(read_gbench)
-    if doors.nvbench:
-        return (
-            Path(doors.nvbench).name,
-            (_program(doors.nvbench), "--json", OUT),
-            _rows(read_nvbench),
-        )
-    if doors.pytest:
+def _with_tool(asked: Asked, limit_s: float, python: str) -> Job:
+    """A run of another tool's benchmarks, or of the arms in a Python file."""
+    if asked.script:
+        launcher = str(machine.checkout_root() / "gpulift")
+        program = (sys.executable, sys.argv[0]) if place.INSTALLED else (launcher,)
+        bench = (*program, "bench", asked.script, "--launches", "1", "--out", OUT)
+        return Job(Path(asked.script).stem, (*bench, *asked.command), _script, limit_s)
+    named, *more = asked.command
+    if asked.with_tool == "pytest":
         # Enabled, since a configuration may disable what is asked for here.
         flags = ("-q", "-p", "no:cacheprovider", "--benchmark-enable", f"--benchmark-json={OUT}")
-        command = (python, "-m", "pytest", doors.pytest, *flags)
-        return "pytest", command, lambda run: read_pytest(run.out, run.printed + run.errors).rows
-    launcher = str(machine.checkout_root() / "gpulift")
-    program = (sys.executable, sys.argv[0]) if place.INSTALLED else (launcher,)
-    bench = (*program, "bench", doors.script)
-    return (
-        Path(doors.script).stem,
-        (*bench, "--launches", "1", "--out", OUT),
-        _script,
-    )
+        command = (python, "-m", "pytest", named, *flags, *more)
+        return Job("pytest", command, _pytest, limit_s)
+    wanted, read = {
+        "gbench": ((f"--benchmark_out={OUT}", "--benchmark_out_format=json"), read_gbench),
+        "nvbench": (("--json", OUT), read_nvbench),
+    }[asked.with_tool]
+    return Job(Path(named).name, (_program(named), *wanted, *more), _rows(read), limit_s)
+
+
+def _pytest(run: Finished) -> dict[str, Reading | Untimed]:
+    return read_pytest(run.out, run.printed + run.errors).rows
 
 
 def _rows(read: Callable[[Path], Benchmarks]) -> Read:
@@ -289,7 +162,7 @@ def _script(run: Finished) -> dict[str, Reading | Untimed]:
 
 
 def _sides(
-    asked: JobAsked, environment: Mapping[str, str], held: ExitStack
+    asked: Asked, environment: Mapping[str, str], held: ExitStack, say: Say
 ) -> tuple[JobSide, JobSide, Path, Path | None]:
     """Both sides, where the evidence goes by default, and the user's checkout; the sides' folders
     are `held`."""
@@ -329,10 +202,9 @@ def _of_python(option: str, named: str, environment: Mapping[str, str]) -> JobSi
     return JobSide(named, Path.cwd(), environment_of(python, environment), python=python)
 
 
-def _setup(
-    asked: JobAsked, job: Job, base: JobSide, head: JobSide, first: Run, second: Run
-) -> Setup:
+def _setup(asked: Asked, job: Job, sides: tuple[JobSide, JobSide], runs: tuple[Run, Run]) -> Setup:
     """The rows that either side has, of which those with a number of both are measured."""
+    (base, head), (first, second) = sides, runs
     names = [*first.values, *second.values, *first.untimed, *second.untimed]
     rows = {name: Row(job.suite, "", name) for name in names}
     untimed = first.untimed.keys() | second.untimed.keys()
