@@ -159,7 +159,7 @@ def test_modules_of_the_current_folder_are_not_ours(tmp_path: Path) -> None:
     for name in ("random.py", "types.py", "json.py", "typer.py", "gpulift/__init__.py"):
         (tmp_path / name).write_text("raise SystemExit('hostile')", encoding="utf-8")
     variables = {name: value for name, value in environment().items() if name != "PYTHONSAFEPATH"}
-    for arguments in ("compare", "--help"), ("report", "--help"):
+    for arguments in ("compare", "--help"), ("gate", "--help"), ("report", "--help"):
         done = subprocess.run(
             [sys.executable, str(SCRIPTS), *arguments],
             cwd=tmp_path,
