@@ -53,10 +53,9 @@ class Plan:
 
     bench: Path
     context: Context  # of the first GPU
-    techniques: tuple[machine.TechniqueInfo, ...]
     usable: int
-    expected: int | None
-    out: Path | None
+    asked: Asked
+    techniques: Sequence[machine.TechniqueInfo] = ()
     node: Part | None = None
     alone: tuple[Part, ...] = ()
     at_once: tuple[Part, ...] = ()
@@ -70,71 +69,60 @@ class Plan:
     @property
     def lost(self) -> tuple[str, str] | None:
         """Why GPUs that should be there cannot be used, and the remedy."""
-        bus = presence.gpus_on_bus()
-        return presence.why_lost(self.context, self.usable, self.expected, bus)
+        on_bus = presence.gpus_on_bus()
+        return presence.why_lost(self.context, self.usable, self.asked.expected_gpus, on_bus)
 
 
 def plan(asked: Asked, say: Say) -> Plan:
     """Refuses what cannot be measured before anything is."""
-    if asked.burn_s is not None:
-        return _burning(asked, asked.burn_s)
-    return _of_one(asked, say) if asked.gpus is None else _of_several(asked, asked.gpus, say)
-
-
-def _of_one(asked: Asked, say: Say) -> Plan:
     bench = machine.find_bench()
+    if asked.burn_s is None and asked.gpus is None:
+        return _of_one(asked, bench, say)
+    gpus = asked.gpus or ("all" if asked.gpu is None else str(asked.gpu))
+    contexts = _cards(bench, gpus, asked.expected_gpus)
+    if asked.burn_s is None:
+        made = _of_several(asked, contexts, bench, say)
+    else:
+        made = _burning(asked, contexts, bench)
+    own = replace(made.at_once[0].options, gpu=None, together=None).given()
+    cards = {str(index): context.card for index, context in contexts.items()}
+    of = {"filter": asked.filter, "quick_s": asked.quick_s, "burn_s": asked.burn_s}
+    return replace(made, whole={**own, "qualify": {"cards": cards, **of}})
+
+
+def _of_one(asked: Asked, bench: Path, say: Say) -> Plan:
     context = machine.describe_asked(bench, asked.gpu)
     known = packages.with_missing(machine.catalogue(bench), [bench.parent / "modules"])
-    options = _options(asked, context, known, 1.0, say)
+    options = replace(_options(asked, context, known, 1.0, say), gpu=asked.gpu)
     usable = 0 if context.gpu is None else len(machine.gpus_named(bench, "all"))
-    only = _alone("", context, replace(options, gpu=asked.gpu), known, asked.quick_s)
-    return Plan(bench, context, tuple(known), usable, asked.expected_gpus, asked.out, alone=(only,))
+    only = _alone("", context, options, known, asked.quick_s)
+    return Plan(bench, context, usable, asked, known, alone=(only,))
 
 
-def _of_several(asked: Asked, gpus: str, say: Say) -> Plan:
-    bench = machine.find_bench()
-    contexts = _cards(bench, gpus, asked.expected_gpus)
+def _of_several(asked: Asked, contexts: Mapping[int, Context], bench: Path, say: Say) -> Plan:
     first, catalogue = next(iter(contexts.values())), machine.catalogue(bench)
     known = packages.with_missing(catalogue, [bench.parent / "modules"])
     share = node.times(1.0, len(contexts)).alone_s  # of a quick run's time, for each card alone
     own = replace(asked, filter=asked.filter or _on_one_gpu_only(catalogue))
     options = _options(own, first, known, share, say)
     alone_s = asked.quick_s and share * asked.quick_s
-    return Plan(
-        bench,
-        first,
-        tuple(known),
-        len(machine.gpus_named(bench, "all")),
-        asked.expected_gpus,
-        asked.out,
-        _node(asked, contexts, catalogue, say),
-        tuple(
-            _alone(f"gpu{index}", context, replace(options, gpu=index), known, alone_s)
-            for index, context in contexts.items()
-        ),
-        _at_once("together", contexts, options),
-        _whole(contexts, options, {"filter": asked.filter, "quick_s": asked.quick_s}),
+    alone = tuple(
+        _alone(f"gpu{index}", context, replace(options, gpu=index), known, alone_s)
+        for index, context in contexts.items()
     )
+    together = _at_once("together", contexts, options)
+    shared, usable = _node(asked, contexts, catalogue, say), len(machine.gpus_named(bench, "all"))
+    return Plan(bench, first, usable, asked, known, shared, alone, together)
 
 
-def _burning(asked: Asked, burn_s: float) -> Plan:
+def _burning(asked: Asked, contexts: Mapping[int, Context], bench: Path) -> Plan:
     """All GPUs at once under one product: the fixed one of a ceiling, sustained, in FP32 and BF16
     by turns, since the first arm of a case is measured with each other one."""
-    bench, gpus = machine.find_bench(), asked.gpus
-    gpus = gpus or ("all" if asked.gpu is None else str(asked.gpu))
-    contexts = _cards(bench, gpus, asked.expected_gpus)
-    known = machine.require_selected(machine.catalogue(bench), PRODUCT)
-    options = Options(filter=PRODUCT, launches=max(1, round(burn_s / LAUNCH_S)))
-    return Plan(
-        bench,
-        next(iter(contexts.values())),
-        tuple(known),
-        len(machine.gpus_named(bench, "all")),
-        asked.expected_gpus,
-        asked.out,
-        at_once=_at_once("burn", contexts, options),
-        whole=_whole(contexts, options, {"burn_s": burn_s}),
-    )
+    machine.require_selected(machine.catalogue(bench), PRODUCT)
+    launches = max(1, round((asked.burn_s or 0.0) / LAUNCH_S))
+    usable, first = len(machine.gpus_named(bench, "all")), next(iter(contexts.values()))
+    burnt = _at_once("burn", contexts, Options(filter=PRODUCT, launches=launches))
+    return Plan(bench, first, usable, asked, at_once=burnt)
 
 
 def _alone(
@@ -181,13 +169,6 @@ def _node(
         rows=choice.rows,
     )
     return Part(NODE, next(iter(contexts.values())), options)
-
-
-def _whole(
-    contexts: Mapping[int, Context], options: Options, asked: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    cards = {str(index): context.card for index, context in contexts.items()}
-    return {**options.given(), "qualify": {"cards": cards, **asked}}
 
 
 def _options(

@@ -63,8 +63,8 @@ class Folders:
 def folders(plan: Plan, say: Say) -> Iterator[Folders]:
     """In the folder that the user named; else beside a new one, or one that the same command left.
     It is complete when nothing was thrown."""
-    if plan.out is not None or not plan.whole:
-        yield Folders(plan.out)
+    if plan.asked.out is not None or not plan.whole:
+        yield Folders(plan.asked.out)
         return
     want = runs.wanted(plan.context, plan.whole, plan.bench)
     with runs.choose(machine.own_results(), want) as chosen:
@@ -183,4 +183,4 @@ def _since(
     bench: Path, before: Mapping[int | None, bytes]
 ) -> dict[int | None, tuple[bytes, bytes]]:
     """With what the driver says now."""
-    return {gpu: (said, machine.health(bench, gpu)) for gpu, said in before.items()}
+    return {gpu: (answer, machine.health(bench, gpu)) for gpu, answer in before.items()}

@@ -74,8 +74,8 @@ def family_of(rates: Iterable[Rate], tails: bool = True) -> Family:
             for rate, distance in zip(group, spread.distances(logs).tolist(), strict=True)
         )
         smallest = max(-math.expm1(-needed.far * spread.below), needed.least)
-        told = (first.model, first.check, first.unit, len(group), median, spread.below, smallest)
-        groups.append(Group(*told))
+        spreads = (len(group), median, spread.below, smallest)
+        groups.append(Group(first.model, first.check, first.unit, *spreads))
     return Family(tuple(positions), tuple(groups))
 
 

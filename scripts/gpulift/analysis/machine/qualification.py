@@ -166,8 +166,9 @@ def judge_presence(plan: Plan) -> tuple[CheckResult, ...]:
     """Whether the GPUs are there that should be; nothing where neither user nor bus says it."""
     if plan.lost:
         return (CheckResult(PRESENCE, FAIL, *plan.lost, kind=saved.HEALTH),)
-    there = f"{plan.usable} can be used"
-    return (CheckResult(PRESENCE, PASS, there, kind=saved.HEALTH),) if plan.expected else ()
+    if not plan.asked.expected_gpus:
+        return ()
+    return (CheckResult(PRESENCE, PASS, f"{plan.usable} can be used", kind=saved.HEALTH),)
 
 
 def _judge_card(measured: Evidence, presence: tuple[CheckResult, ...], say: Say) -> Qualified:
