@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from statistics import fmean, median
 
-from gpulift.advise import launches, remedies, results
+from gpulift.advise import launches, ranked, remedies, results
 from gpulift.advise.advice import (
     ALREADY_ON,
     FAILED,
@@ -28,7 +28,7 @@ from gpulift.advise.advice import (
     Span,
     winners,
 )
-from gpulift.advise.evidence import BASELINE, TOGETHER, Process
+from gpulift.advise.evidence import BASELINE, TOGETHER, Hello, Process
 from gpulift.advise.settings import Setting
 from gpulift.ground.estimate import Estimate
 
@@ -85,14 +85,15 @@ def advise(
     rounding = results.rounding(plain)
     trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    rows = [*_head_space(rest, cached_step), *_restarts(live), *_host_lines(live), *judged]
+    bounds = [*_restarts(live), *ranked.slow_rank(replays), *_host_lines(live)]
+    rows = [*_head_space(rest, cached_step), *bounds, *judged]
     together = _together(together_runs, winners(rows), rounding)
     helping = [row for row in (together, *winners(rows)) if row and row.verdict == HELPS]
     gains = [row.gain.mid for row in helping if row.gain]
     on_gpu = any(one.on_gpu for one in every)
     hello = next((one.hello for one in every if one.hello), None)
     return Advice(
-        device=hello.device if hello else "",
+        device=_where(hello) if hello else "",
         torch=hello.torch if hello else "",
         launches=len(live),
         steps=sum(one.ended.steps for one in every if one.ended),
@@ -107,6 +108,10 @@ def advise(
         not_tried=tuple(_not_tried(rows)),
         notes=tuple(dict.fromkeys((*_notes(rest, replays, plain), *_asides(live, gains)))),
     )
+
+
+def _where(hello: Hello) -> str:
+    return f"{hello.world} ranks on {hello.device}" if hello.world > 1 else hello.device
 
 
 def _complement(rest: Estimate | None) -> Span | None:
@@ -341,6 +346,7 @@ def _notes(
             "other than settings of the process, changes are timed without the wait for input:"
             " they bring less, or nothing, until input is faster"
         )
+    yield from ranked.notes(replays)
     nulls = [one.checks[BASELINE] for one in replays if BASELINE in one.checks]
     if whys := [null.why for null in nulls if null.why]:
         yield f"the same step once more is another: {whys[0]}"

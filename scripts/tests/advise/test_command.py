@@ -84,7 +84,7 @@ def test_a_script_that_fails_by_itself(here: Path, capsys: SHOWN) -> None:
         ("no torch", FAILED, "no Python that reads PYTHONPATH imported torch"),
         ("too short", INCONCLUSIVE, "the script ended by itself after 3 steps"),
         ("never flat", INCONCLUSIVE, "steps never took as long as those before"),
-        ("ranks", USAGE, "several ranks"),
+        ("several hosts", USAGE, "the command: several hosts"),
     ],
 )
 def test_scripts_of_which_nothing_can_be_said(

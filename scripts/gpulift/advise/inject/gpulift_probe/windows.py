@@ -36,12 +36,14 @@ class Windows(Span):
         """Switches that can be measured here, of those that keep one of these alike; of each is
         said whether it can."""
         only, without = self.plan.get("only"), self.plan.get("without", ())
-        for switch in switches(self.seen):
-            if switch.name in without or (only is not None and switch.name not in only):
-                continue
-            if switch.keeps not in kept:
-                continue
-            state, why = switch.state(self.seen)
+        chosen = [
+            one
+            for one in switches(self.seen)
+            if one.name not in without and (only is None or one.name in only) and one.keeps in kept
+        ]
+        told = self.ranks.gather([one.state(self.seen) for one in chosen])
+        for switch, *states in zip(chosen, *told, strict=True):
+            state, why = min(states)  # of ranks that can do less
             facts = {"label": switch.label, "keeps": switch.keeps, "state": state, "why": why}
             self.say("arm", arm=switch.name, **facts)
             if state != "not applicable":
