@@ -21,6 +21,7 @@ from torch import distributed  # noqa: E402
 from gpulift.advise import plan, process, ranked  # noqa: E402
 from gpulift.advise.evidence import Ddp, Live, Memory, Rank, Window  # noqa: E402
 from gpulift.advise.judge import advise  # noqa: E402
+from gpulift.advise.records import records_of  # noqa: E402
 from gpulift.advise.settings import AS_IT_IS  # noqa: E402
 from gpulift.ground.errors import GpuliftError  # noqa: E402
 from tests.advise import made, scripts  # noqa: E402
@@ -200,6 +201,8 @@ def test_a_step_is_that_of_the_slowest_rank() -> None:
     assert merged.memory == Memory(5, 10)
     assert merged.ended is None
     assert [rank.wait_share for rank in merged.ranks] == pytest.approx([0.1, 0.3])
+    (record,) = records_of([merged], [], ["train"], "2026-11-29T00:00:00Z")
+    assert record["case"]["ranks"] == 2
     notes = list(ranked.notes([merged]))
     assert notes[-1] == "rank 1 waits longest for its input: 30 % of a step, the least 10 %"
 
