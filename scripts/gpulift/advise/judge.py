@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from statistics import fmean, median
 
-from gpulift.advise import launches, ranked, remedies, results
+from gpulift.advise import launches, noise, ranked, remedies, results
 from gpulift.advise.advice import (
     ALREADY_ON,
     FAILED,
@@ -39,7 +39,6 @@ THREADED = (
     "another thread of the script reads the loader: its batches are not given again, and what a"
     " step waits for them is not told apart"
 )
-WIDE = 0.1  # of an interval that tells nothing, on either side
 LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
 MUCH = 0.05  # of a step, that one line takes outside of torch
 SAID_NOTHING = "the process never imported torch"
@@ -68,9 +67,11 @@ def advise(
     settings: Sequence[Setting],
     together_runs: Sequence[Process],
     cached: bool = True,
+    launch_s: float | None = None,
 ) -> Advice:
     """The answer of all processes that there are. A change is told to help or to hurt only where
-    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once."""
+    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once;
+    `launch_s`: what one more launch of all takes."""
     every = [*replays, *turns, *together_runs]
     plain = [one for one in every if one.setting == BASELINE]
     live = [one for one in replays if one.steps_s] or [one for one in plain if one.steps_s]
@@ -100,6 +101,8 @@ def advise(
         step_s=Span.of(step),
         cached_s=Span.of(cached_step),
         wait_share=_complement(rest),
+        pace=tuple(noise.pace(replays if on_gpu else (), rows)),
+        noise=tuple(noise.line(rows, launch_s)),
         bound=", ".join(_bounds(rest, replays if on_gpu else ())),
         probe_share=_probe_share(live),
         rows=tuple(rows),
@@ -257,10 +260,13 @@ def _judged(trials: Sequence[Trial]) -> Iterator[Row]:
     compared = [launches.p_value(trial.logs) for trial in trials if trial.compared]
     significant = iter(launches.holm(compared))
     for trial in trials:
-        yield _verdict(trial.row, next(significant)) if trial.compared else trial.row
+        if trial.compared:
+            yield _verdict(trial.row, next(significant), trial.logs)
+        else:
+            yield trial.row
 
 
-def _verdict(row: Row, significant: bool) -> Row:
+def _verdict(row: Row, significant: bool, logs: Sequence[float]) -> Row:
     """Of a row with a gain that is tested."""
     assert row.gain is not None, "it was timed"
     gain = row.gain.estimate
@@ -271,8 +277,9 @@ def _verdict(row: Row, significant: bool) -> Row:
         return replace(row, verdict=UNDECIDED, why="one launch has no interval")
     if gain.low <= 1 <= gain.high:
         least = gain.half_width
-        if least is not None and least > WIDE:
-            return replace(row, verdict=UNDECIDED, why="too few launches for what they differ by")
+        if least is not None and least > noise.WIDE:
+            why = "too few launches for what they differ by"
+            return replace(row, verdict=UNDECIDED, why=why, wide=noise.wide(logs))
         return replace(row, verdict=NO_CHANGE, least=least)
     if not significant:
         return replace(row, verdict=UNDECIDED, why="may be chance among so many changes")
