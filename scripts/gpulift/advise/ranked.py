@@ -105,7 +105,9 @@ def slow_rank(replays: Sequence[Process]) -> Iterator[Row]:
     slow = {max(range(len(alone)), key=alone.__getitem__) for _, alone in known}
     logs = [log for one, alone in known if (log := _log_without(one, alone)) is not None]
     gain = over_launches(logs)
-    if gain is None or len(slow) > 1 or gain.value < 1 + LITTLE or (gain.low or gain.value) <= 1:
+    if gain is None or gain.low is None or len(slow) > 1:  # some rank is the last of one launch
+        return
+    if gain.low <= 1 or gain.value < 1 + LITTLE:
         return
     (rank,) = slow
     own = [sorted(alone)[-2:] for _, alone in known]

@@ -219,6 +219,7 @@ def made_of(window: Window) -> dict[str, Any]:
         ([(0.5, 0.9), (0.9, 0.5)], False),  # another rank each time
         ([(0.9, 0.905), (0.9, 0.905)], False),
         ([(0.9, 0.9), (0.2, 0.9)], False),  # once
+        ([(0.5, 0.9)], False),
         ([], False),
     ],
 )
