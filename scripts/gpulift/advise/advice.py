@@ -38,6 +38,14 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Wide:
+    """How far launches of a change were apart, and how many more would tell what it is worth."""
+
+    spread: float
+    more: int
+
+
+@dataclass(frozen=True)
 class Row:
     """One change. A gain above 1 is faster; that of what is already on is what it brings."""
 
@@ -51,6 +59,7 @@ class Row:
     host_bytes: int | None = None
     least: float | None = None  # the smallest effect that would have been seen, as a share
     why: str = ""
+    wide: Wide | None = None  # of what launches that differ leave undecided
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,8 @@ class Advice:
     do: tuple[str, ...]
     not_tried: tuple[str, ...]
     notes: tuple[str, ...]
+    pace: tuple[str, ...] = ()  # said first
+    noise: tuple[str, ...] = ()  # in place of rows that are undecided for it
 
 
 def winners(rows: Sequence[Row]) -> list[Row]:

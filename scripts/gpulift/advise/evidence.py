@@ -33,6 +33,7 @@ class Hello(Message, frozen=True):
     python: str = ""
     cores: int = 0
     world: int = 1
+    refused: str = ""  # why its ranks cannot be followed
 
 
 class Loader(Struct, frozen=True):
@@ -47,6 +48,16 @@ class Loader(Struct, frozen=True):
     threaded: bool = False  # another thread reads it
     batches: int | None = None  # of an epoch
     starts_s: float = 0.0  # to the first batch of each epoch
+
+
+class Ddp(Struct, frozen=True):
+    """The wrapper that exchanges gradients among ranks."""
+
+    bucket_cap_mb: float
+    gradients_mb: float
+    gradient_as_bucket_view: bool = False
+    static_graph: bool = False
+    find_unused_parameters: bool = False
 
 
 class Facts(Message, frozen=True):
@@ -64,6 +75,8 @@ class Facts(Message, frozen=True):
     hooks_s: float = 0.0  # what the probe itself takes of a step
     host: dict[str, float] = {}  # what lines take of the step outside of torch
     unset: str = ""  # why what it was told to change did not come about
+    ddp: Ddp | None = None
+    issued: int = 0  # outermost operators of a step; 0 where that is not known
 
 
 class Arm(Message, frozen=True):
@@ -143,6 +156,15 @@ Said = TypeVar("Said", bound=Message)
 
 
 @dataclass(frozen=True)
+class Rank:
+    """What one of several ranks has of its own: a step that it takes by itself, and what of a step
+    it waits for its input."""
+
+    alone_s: float | None
+    wait_share: float | None
+
+
+@dataclass(frozen=True)
 class Process:
     """One process of the command: what it was started with, in which round, and what it said."""
 
@@ -159,6 +181,7 @@ class Process:
     memory: Memory | None
     failed: tuple[Failed, ...]
     ended: End | None
+    ranks: tuple[Rank, ...] = ()  # empty where there is one; else all of this is of the slowest
 
     @property
     def steps_s(self) -> list[float]:

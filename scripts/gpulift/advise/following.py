@@ -18,10 +18,10 @@ from gpulift.ground.entry import tell
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.programs import text_of
 from gpulift.ground.signals import Signals
+from gpulift.ground.text import visible
 
 POLL_S = 0.1
 ENDS_WITHIN_S = 5.0  # of its last message, or of being asked to
-SEVERAL_RANKS = "the command trains with several ranks, which are not supported yet: start one"
 
 
 class Tail:
@@ -55,7 +55,7 @@ class Hearing:
         self.phase = ""
 
     def listen(self) -> None:
-        """Raises GpuliftError of several ranks."""
+        """Raises GpuliftError of ranks that cannot be followed."""
         for line in self._tail.lines():
             self.heard_s = time.monotonic()
             message = _object(line)
@@ -63,8 +63,8 @@ class Hearing:
             if kind == "phase":
                 self.phase = str(message.get("text"))
                 self._on_phase(self.phase)
-            elif kind == "hello" and message.get("world", 1) != 1:
-                raise GpuliftError(SEVERAL_RANKS)
+            elif kind == "hello" and message.get("refused"):
+                raise GpuliftError(visible(f"the command: {message['refused']}"))
             elif kind == "end":
                 self.ended = True
                 self._on_end()

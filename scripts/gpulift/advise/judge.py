@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from statistics import fmean, median
 
-from gpulift.advise import launches, remedies, results
+from gpulift.advise import launches, noise, ranked, remedies, results
 from gpulift.advise.advice import (
     ALREADY_ON,
     FAILED,
@@ -28,7 +28,7 @@ from gpulift.advise.advice import (
     Span,
     winners,
 )
-from gpulift.advise.evidence import BASELINE, TOGETHER, Process
+from gpulift.advise.evidence import BASELINE, TOGETHER, Hello, Process
 from gpulift.advise.settings import Setting
 from gpulift.ground.estimate import Estimate
 
@@ -39,7 +39,6 @@ THREADED = (
     "another thread of the script reads the loader: its batches are not given again, and what a"
     " step waits for them is not told apart"
 )
-WIDE = 0.1  # of an interval that tells nothing, on either side
 LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
 MUCH = 0.05  # of a step, that one line takes outside of torch
 SAID_NOTHING = "the process never imported torch"
@@ -68,9 +67,11 @@ def advise(
     settings: Sequence[Setting],
     together_runs: Sequence[Process],
     cached: bool = True,
+    launch_s: float | None = None,
 ) -> Advice:
     """The answer of all processes that there are. A change is told to help or to hurt only where
-    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once."""
+    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once;
+    `launch_s`: what one more launch of all takes."""
     every = [*replays, *turns, *together_runs]
     plain = [one for one in every if one.setting == BASELINE]
     live = [one for one in replays if one.steps_s] or [one for one in plain if one.steps_s]
@@ -85,20 +86,23 @@ def advise(
     rounding = results.rounding(plain)
     trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    rows = [*_head_space(rest, cached_step), *_restarts(live), *_host_lines(live), *judged]
+    bounds = [*_restarts(live), *ranked.slow_rank(replays), *_host_lines(live)]
+    rows = [*_head_space(rest, cached_step), *bounds, *judged]
     together = _together(together_runs, winners(rows), rounding)
     helping = [row for row in (together, *winners(rows)) if row and row.verdict == HELPS]
     gains = [row.gain.mid for row in helping if row.gain]
     on_gpu = any(one.on_gpu for one in every)
     hello = next((one.hello for one in every if one.hello), None)
     return Advice(
-        device=hello.device if hello else "",
+        device=_where(hello) if hello else "",
         torch=hello.torch if hello else "",
         launches=len(live),
         steps=sum(one.ended.steps for one in every if one.ended),
         step_s=Span.of(step),
         cached_s=Span.of(cached_step),
         wait_share=_complement(rest),
+        pace=tuple(noise.pace(replays if on_gpu else (), rows)),
+        noise=tuple(noise.line(rows, launch_s)),
         bound=", ".join(_bounds(rest, replays if on_gpu else ())),
         probe_share=_probe_share(live),
         rows=tuple(rows),
@@ -107,6 +111,10 @@ def advise(
         not_tried=tuple(_not_tried(rows)),
         notes=tuple(dict.fromkeys((*_notes(rest, replays, plain), *_asides(live, gains)))),
     )
+
+
+def _where(hello: Hello) -> str:
+    return f"{hello.world} ranks on {hello.device}" if hello.world > 1 else hello.device
 
 
 def _complement(rest: Estimate | None) -> Span | None:
@@ -252,10 +260,13 @@ def _judged(trials: Sequence[Trial]) -> Iterator[Row]:
     compared = [launches.p_value(trial.logs) for trial in trials if trial.compared]
     significant = iter(launches.holm(compared))
     for trial in trials:
-        yield _verdict(trial.row, next(significant)) if trial.compared else trial.row
+        if trial.compared:
+            yield _verdict(trial.row, next(significant), trial.logs)
+        else:
+            yield trial.row
 
 
-def _verdict(row: Row, significant: bool) -> Row:
+def _verdict(row: Row, significant: bool, logs: Sequence[float]) -> Row:
     """Of a row with a gain that is tested."""
     assert row.gain is not None, "it was timed"
     gain = row.gain.estimate
@@ -266,8 +277,9 @@ def _verdict(row: Row, significant: bool) -> Row:
         return replace(row, verdict=UNDECIDED, why="one launch has no interval")
     if gain.low <= 1 <= gain.high:
         least = gain.half_width
-        if least is not None and least > WIDE:
-            return replace(row, verdict=UNDECIDED, why="too few launches for what they differ by")
+        if least is not None and least > noise.WIDE:
+            why = "too few launches for what they differ by"
+            return replace(row, verdict=UNDECIDED, why=why, wide=noise.wide(logs))
         return replace(row, verdict=NO_CHANGE, least=least)
     if not significant:
         return replace(row, verdict=UNDECIDED, why="may be chance among so many changes")
@@ -341,6 +353,7 @@ def _notes(
             "other than settings of the process, changes are timed without the wait for input:"
             " they bring less, or nothing, until input is faster"
         )
+    yield from ranked.notes(replays)
     nulls = [one.checks[BASELINE] for one in replays if BASELINE in one.checks]
     if whys := [null.why for null in nulls if null.why]:
         yield f"the same step once more is another: {whys[0]}"

@@ -20,6 +20,7 @@ NAMES = (*remedies.LINES, *BATCHES)  # of all that can be tried; of settings wit
 DEFAULT = tuple(name for name in NAMES if name != "batch_half")
 FIRST_WORKERS = 4  # where a script has none
 PREFETCH, USUAL_PREFETCH = 4, 2
+BUCKET_MB = 100  # four times the usual
 ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 PRELOADED = "LD_PRELOAD"
 TCMALLOC = ("tcmalloc_minimal", "tcmalloc")
@@ -74,6 +75,7 @@ def settings(seen: Seen, only: Sequence[str], vary: Sequence[Sequence[str]]) -> 
     """Those that `only` names, else those of default, and the user's own; of each that is not tried
     it is told why not."""
     every = [*_of_input(seen), *_of_memory(seen), *_of_model(seen), *_of_batch(seen)]
+    every += _of_ranks(seen) if seen.facts.ddp else ()
     chosen = [one for one in every if is_named(one.name, only or DEFAULT)]
     for number, arguments in enumerate(vary, 1):
         label = " ".join(arguments)
@@ -202,6 +204,43 @@ def _of_model(seen: Seen) -> Iterator[Setting]:
         "the script compiles already" if seen.facts.compiled else "",
         told={"compile": True},
     )
+
+
+def _of_ranks(seen: Seen) -> Iterator[Setting]:
+    """Options of the wrapper, which are set where it is made."""
+    ddp = seen.facts.ddp
+    assert ddp is not None, "others are not asked for"
+    few = f"all gradients, {ddp.gradients_mb:.3g} MB, fit in one bucket"
+    on, bucket = "the script asks for it", f"bucket_cap_mb {ddp.bucket_cap_mb:g} -> {BUCKET_MB}"
+    full = "buckets are as large already" if ddp.bucket_cap_mb >= BUCKET_MB else ""
+    fits = few if ddp.gradients_mb <= ddp.bucket_cap_mb else ""
+    unused = "" if ddp.find_unused_parameters else "it does not look for unused weights"
+    given: tuple[tuple[str, str, Keeps, str, dict[str, Any]], ...] = (
+        (f"bucket_{BUCKET_MB}", bucket, "step", full or fits, {"bucket_cap_mb": BUCKET_MB}),
+        (
+            "bucket_view",
+            "gradient_as_bucket_view",
+            "bits",
+            on if ddp.gradient_as_bucket_view else "",
+            {"gradient_as_bucket_view": True},
+        ),
+        (
+            "static_graph",
+            "static_graph",
+            "bits",
+            on if ddp.static_graph else "",
+            {"static_graph": True},
+        ),
+        (
+            "find_unused",
+            "no find_unused_parameters",
+            "bits",
+            unused,
+            {"find_unused_parameters": False},
+        ),
+    )
+    for name, label, keeps, why_not, options in given:
+        yield _setting(name, label, keeps, why_not, told={"ddp": options})
 
 
 def _of_batch(seen: Seen) -> Iterator[Setting]:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpulift.advise.evidence import BASELINE, Failed, Process, read_process
-from gpulift.advise.following import SEVERAL_RANKS, Following, Hearing, Tail
+from gpulift.advise import ranked
+from gpulift.advise.evidence import BASELINE, Failed, Process
+from gpulift.advise.following import Following, Hearing, Tail
 from gpulift.advise.settings import Setting
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
@@ -26,6 +27,12 @@ from gpulift.ground.whole import temporary_folder
 
 INJECT = Path(__file__).with_name("inject")
 PLAN, SAID = "GPULIFT_ADVISE", "GPULIFT_ADVISE_SAID"
+AHEAD = (
+    "this is a rank of a job already: have advise start the launcher, as in advise -- torchrun"
+    " --nproc-per-node 2 train.py"
+)
+SEVERAL_HOSTS = re.compile(r"--(?:nnodes|num[_-]machines)[= ](?!1(?::1)?(?:\s|$))")
+ONE_HOST = "ranks are followed on one alone: start the command with --nnodes 1"
 LAST_BYTES = 4096  # of an output, in which its last line is looked for
 LAST_LETTERS = 300
 COUNTED = ("AssertionError", "IndexError", "KeyError", "StopIteration", "ValueError")
@@ -89,7 +96,9 @@ def require_open(command: Command) -> None:
     if not ranks.isdecimal():
         raise GpuliftError(f"WORLD_SIZE={ranks} is no number")
     if int(ranks) > 1:
-        raise GpuliftError(f"WORLD_SIZE: {SEVERAL_RANKS}")
+        raise GpuliftError(f"WORLD_SIZE={ranks}: {AHEAD}")
+    if SEVERAL_HOSTS.search(" ".join(command.arguments)):
+        raise GpuliftError(f"several hosts: {ONE_HOST}")
     for option in _interpreter_options(command.arguments):
         if option in "IES":
             raise GpuliftError(
@@ -127,13 +136,13 @@ def run(
     """Starts the command with the setting and follows it to its end, which is that of all that it
     started. `on_end` gets what was said with the last message, as the command may go on.
 
-    Raises GpuliftError where it cannot be started, and of several ranks."""
+    Raises GpuliftError where it cannot be started, and of ranks that cannot be followed."""
     with temporary_folder() as folder, Signals() as signals, ExitStack() as opened:
         said, outputs = folder / "said.jsonl", (folder / "stdout", folder / "stderr")
 
         def all_said() -> None:
             try:
-                on_end(read_process(setting.name, turn, said))
+                on_end(ranked.read_ranks(setting.name, turn, said))
             except (GpuliftError, OSError) as error:  # for which no training is stopped
                 say(f"warning: {error}")
 
@@ -149,13 +158,13 @@ def run(
             following.end()
         following.listen()
         ran = Ran(
-            read_process(setting.name, turn, said),
+            ranked.read_ranks(setting.name, turn, said),
             time.monotonic() - began_s,
             None if why else process.returncode,
             hearing.phase,
             following.interrupted,
         )
-        return replace(ran, process=_with_end(ran, why, _last_line(outputs[1])))
+        return replace(ran, process=_with_end(ran, why, _last_words(outputs[1])))
 
 
 def _started(
@@ -198,18 +207,18 @@ def environment_of(
     return made | {PLAN: json.dumps({**plan, **ahead, **setting.told}), SAID: str(said)}
 
 
-def _with_end(ran: Ran, why: str, last_line: str) -> Process:
+def _with_end(ran: Ran, why: str, last_words: str) -> Process:
     """What the process said, and first of all how it ended short of its last message."""
     process = ran.process
     if process.ended is not None:
         return process
     if ran.interrupted:
         return replace(process, failed=tuple(one for one in process.failed if one.arm))
-    return replace(process, failed=(Failed(why=why or _ended(ran, last_line)), *process.failed))
+    return replace(process, failed=(Failed(why=why or _ended(ran, last_words)), *process.failed))
 
 
-def _ended(ran: Ran, last_line: str) -> str:
-    said = f": {last_line}" if last_line else ""
+def _ended(ran: Ran, last_words: str) -> str:
+    said = f": {last_words}" if last_words else ""
     code = ran.code or 0
     if code:
         how = f"signal {-code}" if code < 0 else f"code {code}"
@@ -219,10 +228,14 @@ def _ended(ran: Ran, last_line: str) -> str:
     return ran.why or "it ended ahead of its last message"
 
 
-def _last_line(file: Path) -> str:
-    """Of what the command wrote there; empty where it wrote nothing, or to somewhere else."""
+def _last_words(file: Path) -> str:
+    """The rank that a launcher says died, else the last line of what the command wrote there; empty
+    where it wrote nothing, or to somewhere else."""
     with suppress(FileNotFoundError), file.open("rb") as opened:
         opened.seek(max(0, file.stat().st_size - LAST_BYTES))
-        lines = [line for line in text_of(opened.read()).splitlines() if line.strip()]
+        written = text_of(opened.read())
+        if rank := ranked.died(written):
+            return rank
+        lines = [line for line in written.splitlines() if line.strip()]
         return visible(lines[-1].strip()[-LAST_LETTERS:]) if lines else ""
     return ""

@@ -45,8 +45,11 @@ def records_of(
     setting. `cached`: replays had their batches at once."""
     digest = hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     kind = REPLAY if cached else GOING_ON
-    own = [(one, kind, {"command": digest}, _replay(one)) for one in replays]
-    own += [(one, TURN, {"setting": one.setting, "command": digest}, _turn(one)) for one in turns]
+    own = [(one, kind, {"command": digest, **_ranks(one)}, _replay(one)) for one in replays]
+    own += [
+        (one, TURN, {"setting": one.setting, "command": digest, **_ranks(one)}, _turn(one))
+        for one in turns
+    ]
     launches = Counter(str(case) for _, _, case, _ in own)
     begun: Counter[str] = Counter()
     records = []
@@ -72,6 +75,10 @@ def records_of(
             }
         )
     return records
+
+
+def _ranks(process: Process) -> Json:
+    return {"ranks": len(process.ranks)} if process.ranks else {}
 
 
 def _replay(process: Process) -> Json:

@@ -28,6 +28,13 @@ LINES = {
     "data_parallel": "leave out nn.DataParallel",
     "unread": "requires_grad_(False) of what no optimizer has, or give it to one",
     "second_pass": "take metrics from the output of the step itself",
+    "exchange": "fewer or smaller exchanges of gradients",
+    "no_sync": "with model.no_sync(): around all passes ahead of a step but the last",
+    "reshard": "fully_shard(..., reshard_after_forward=False)",
+    "bucket": "DistributedDataParallel(..., bucket_cap_mb={number})",
+    "bucket_view": "DistributedDataParallel(..., gradient_as_bucket_view=True)",
+    "static_graph": "DistributedDataParallel(..., static_graph=True)",
+    "find_unused": "DistributedDataParallel(..., find_unused_parameters=False)",
     "workers": "DataLoader(..., num_workers={number})",
     "prefetch": "DataLoader(..., prefetch_factor={number})",
     "pinned": "DataLoader(..., pin_memory=True), and .to(device, non_blocking=True) of its batches",
@@ -45,7 +52,7 @@ KINDS = {  # of changes that exclude one another; others are of their own
     "attention_flash": "attention",
     "attention_efficient": "attention",
 }
-NUMBERED = ("workers", "prefetch", "vary")
+NUMBERED = ("bucket", "workers", "prefetch", "vary")
 
 
 def remedy(name: str, label: str, facts: Iterable[Facts], on_gpu: bool) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log
+from math import inf, log
 from typing import Any, Literal, TypeAlias
 
 from gpulift.advise import launches, plan, process
@@ -14,10 +14,14 @@ from gpulift.advise.judge import ALL, advise
 from gpulift.advise.process import Command, Ran
 from gpulift.advise.progress import Progress
 from gpulift.advise.settings import AS_IT_IS, Setting, merged
+from gpulift.ground import text
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
 
 FIRST_ROUNDS, LEAST_GAIN = 2, 1.01
+LAUNCHES, MOST_LAUNCHES = 4, 50
+ENDS = {"replays": 0.4, "turns": 0.8, "together": 1.0}  # of the time that there is
+NO_TIME = "--within leaves no time for two processes of it"
 LONGER = "let it train longer: some ten seconds of steps are needed"
 AGAIN = "that was while steps were taken again, which --launch leaves out"
 ROUNDED = 1  # the round whose process as it is tells how far rounding alone turns its losses
@@ -31,9 +35,15 @@ class Asked:
 
     command: Command
     mode: Mode = "replay"
-    launches: int = 4
+    launches: int | None = None  # else as many as there is time for, or as usual
     only: tuple[str, ...] = ()
     vary: tuple[tuple[str, ...], ...] = ()
+    within_s: float | None = None
+
+    @property
+    def most(self) -> int:
+        """Launches."""
+        return self.launches or (LAUNCHES if self.within_s is None else MOST_LAUNCHES)
 
 
 @dataclass
@@ -48,6 +58,7 @@ class Measured:
     interrupted: bool = False
     hindered: str = ""  # why the command could not be started again
     code: int = 0
+    seconds: float = 0.0  # of all processes
 
     @property
     def processes(self) -> list[Process]:
@@ -56,7 +67,10 @@ class Measured:
 
     def advice(self) -> Advice:
         """The answer."""
-        return advise(self.replays, self.turns, self.settings, self.together, self.cached)
+        every = self.replays or [one for one in self.turns if one.setting == AS_IT_IS.name]
+        launch_s = self.seconds / len(every) if every else None
+        sides = self.replays, self.turns, self.settings, self.together
+        return advise(*sides, self.cached, launch_s)
 
 
 class Interrupted(Exception):
@@ -96,16 +110,54 @@ class _Rounds:
         self._ends_epochs = False  # while steps are taken again
         self._round = 0
         self._begun, self._expected = 0, ""
+        self._turn_s = 0.0  # what a process without windows takes
+        self._chosen = False  # settings
         self.measured = Measured(cached=asked.mode != "live")
+
+    def _launches(self, phase: str, takes_s: float = 0.0) -> Iterator[int]:
+        """As many as are asked for, and that there is time for until this phase ends. Without two
+        replays nothing has an interval."""
+        for launch in range(self._asked.most):
+            began_s = self.measured.seconds
+            if takes_s > self._left_s(phase) and (phase != "replays" or launch > 1):
+                return
+            yield launch
+            takes_s = self.measured.seconds - began_s
+
+    def _left_s(self, phase: str) -> float:
+        if self._asked.within_s is None:
+            return inf
+        has_turns = not self._chosen or any(not one.why_not for one in self.measured.settings)
+        end = ENDS["turns" if phase == "replays" and not has_turns else phase]
+        return end * self._asked.within_s - self.measured.seconds
+
+    def _leave_out(self) -> None:
+        """Settings for which there is no time, as two rounds are the fewest that tell."""
+        left_s = self._left_s("turns") / FIRST_ROUNDS - self._turn_s
+        settings = []
+        for one in self.measured.settings:
+            if not one.why_not and (left_s := left_s - self._turn_s) < 0:
+                one = replace(one, why_not=NO_TIME)
+            settings.append(one)
+        self.measured.settings = settings
+
+    def _tell_rows(self) -> None:
+        """What is known by now, as the rest takes minutes."""
+        rows = self.measured.advice().rows
+        known = [f"{row.label} {row.gain.mid:.2f}×" for row in rows if row.gain]
+        if known:
+            count = text.counted(len(self.measured.replays), "process", "processes")
+            say(f"so far, by {count}: {', '.join(known)}")
 
     def replays(self) -> None:
         """A process for each launch, and one more for each arm in which one died, and for a script
         that counts on the end of its epochs."""
         replays = self.measured.replays
-        for launch in range(self._asked.launches):
+        for launch in self._launches("replays"):
             ran = self._replay(launch)
             while self._leaves_out(ran, replays):
                 ran = self._replay(launch)
+            self._tell_rows()
             if launch == 0:
                 self._choose(ran)
 
@@ -133,8 +185,9 @@ class _Rounds:
     def turns(self) -> None:
         """Rounds of all settings and the step as it is, each the other way round. What helped in
         none of the first is not gone on with."""
+        self._leave_out()
         tried = [one for one in self.measured.settings if not one.why_not]
-        for launch in range(self._asked.launches):
+        for launch in self._launches("turns"):
             if launch == FIRST_ROUNDS:
                 tried = [one for one in tried if self._has_helped(one)]
             if tried:
@@ -153,8 +206,9 @@ class _Rounds:
         parts = [one for one in self.measured.settings if one.name in names]
         switches = [name for name in names if name not in {one.name for one in parts}]
         if switches or len(parts) > 1:
-            self._expected = f" of about {self._begun + 2 * self._asked.launches}"
-            for _ in range(self._asked.launches):
+            if self._asked.within_s is None:
+                self._expected = f" of about {self._begun + 2 * self._asked.most}"
+            for _ in self._launches("together", 2 * self._turn_s):
                 self._take_round([merged(ALL, parts, switches)], self.measured.together)
 
     def live(self, on_end: Callable[[Measured], None]) -> None:
@@ -196,6 +250,7 @@ class _Rounds:
         self._begun += 1
         self._progress.begin(f"process {self._begun}{self._expected}: {setting.label}")
         ran = process.run(self._asked.command, setting, turn, told, self._progress.phase)
+        self.measured.seconds += ran.seconds
         if not ran.interrupted or ran.process.steps_s:
             kept.append(ran.process)
         if ran.interrupted:
@@ -219,15 +274,20 @@ class _Rounds:
         seen = plan.Seen.of(ran.process, asked.command.environment)
         settings = self.measured.settings = plan.settings(seen, asked.only, asked.vary)
         tried = sum(not one.why_not for one in settings)
-        replays = asked.launches if asked.mode == "replay" else 0
-        count = max(1, replays + (asked.launches * (1 + tried) if tried else 0))
+        self._chosen = True
+        turn_s = self._turn_s = ran.seconds - sum(one.seconds for one in ran.process.windows)
+        if asked.within_s is not None:
+            whole = f"{ran.seconds:.0f} s, or {turn_s:.0f} s where no step is taken again"
+            say(f"a process takes {whole}; {text.seconds(asked.within_s)} for all of them")
+            return
+        replays = asked.most if asked.mode == "replay" else 0
+        count = max(1, replays + (asked.most * (1 + tried) if tried else 0))
         self._expected = f" of about {self._begun - 1 + count}"
         if left := count - 1:
-            turn_s = ran.seconds - sum(window.seconds for window in ran.process.windows)
             minutes = ((replays or 1) - 1) * (ran.seconds - turn_s) / 60 + left * turn_s / 60
             say(
                 f"about {left} more processes, {minutes:.1f} min; and"
-                f" {2 * asked.launches} of all that helps together"
+                f" {2 * asked.most} of all that helps together"
             )
 
 

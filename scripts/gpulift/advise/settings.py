@@ -28,13 +28,12 @@ AS_IT_IS = Setting(BASELINE, BASELINE, "bits")
 def merged(name: Setting, parts: Sequence[Setting], switches: Sequence[str]) -> Setting:
     """All of the parts in one process, with these switches of the probe flipped."""
     told: dict[str, Any] = {"switches": list(switches)} if switches else {}
-    loader: dict[str, Any] = {}
     for part in parts:
-        loader |= part.told.get("loader", {})
-        told |= part.told
+        for key, value in part.told.items():
+            told[key] = {**told.get(key, {}), **value} if isinstance(value, Mapping) else value
     return replace(
         name,
-        told=told | ({"loader": loader} if loader else {}),
+        told=told,
         environment={key: value for part in parts for key, value in part.environment.items()},
         arguments=tuple(argument for part in parts for argument in part.arguments),
     )

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gpulift.advise import noise
 from gpulift.advise.advice import (
     ALREADY_ON,
     FAILED,
@@ -40,7 +41,7 @@ def print_advice(advice: Advice, console: Console) -> None:
 def _table(advice: Advice) -> Table:
     table = terminal.titled(escape(_title(advice)), ("memory", "step"), COLUMNS, ("step",))
     for row in (*advice.rows, *([advice.together] if advice.together else [])):
-        if row.gain is not None:
+        if row.gain is not None and not noise.is_noisy(row):
             table.add_row(*_cells(row))
     return table
 
@@ -80,7 +81,9 @@ def _memory(row: Row) -> Iterator[str]:
 
 
 def _lines(advice: Advice) -> Iterator[str]:
+    yield from advice.pace
     yield from _step(advice)
+    yield from advice.noise
     rows = (*advice.rows, *([advice.together] if advice.together else []))
     for row in rows:
         if row.verdict in (FAILED, NOT_SET):
@@ -92,9 +95,9 @@ def _lines(advice: Advice) -> Iterator[str]:
 
 
 def _none_helps(rows: Sequence[Row]) -> str:
-    undecided = [row.label for row in rows if row.verdict == UNDECIDED]
+    undecided = [row.label for row in rows if row.verdict == UNDECIDED and not noise.is_noisy(row)]
     if not undecided:
-        return NONE_HELPS
+        return NONE_SHOWN if any(map(noise.is_noisy, rows)) else NONE_HELPS
     return f"{NONE_SHOWN}; undecided: {', '.join(undecided)}: more --launches may tell"
 
 

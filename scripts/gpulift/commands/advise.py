@@ -22,7 +22,7 @@ from gpulift.commands.shared import print_json
 from gpulift.engine.runs import make_new
 from gpulift.gate.commands import callers_environment
 from gpulift.ground import place, terminal
-from gpulift.ground.arguments import Json, Wide, named, require_above_0
+from gpulift.ground.arguments import Json, Wide, named, require_above_0, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INTERRUPTED, GpuliftError
 from gpulift.ground.programs import require_program
@@ -43,7 +43,11 @@ def advise(
     command: Annotated[
         list[str], typer.Argument(metavar="-- CMD...", help="What trains, after `--`.")
     ],
-    launches: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 4,
+    launches: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes of each kind; 4, or as many as --within has time for."),
+    ] = None,
+    within: Annotated[str | None, typer.Option(help="Time for all of them: 300s, 10m, 1h.")] = None,
     only: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Only these changes, as `fused,workers`.")
     ] = None,
@@ -88,8 +92,9 @@ def advise(
     what has to be set ahead of a process is compared from process to process. Exit code 5 where its
     steps never take as long as those before.
     """
-    if live and (launch or vary):
-        raise GpuliftError("--live starts one process, as it is: leave out --launch and --vary")
+    if live and (launch or vary or within):
+        what = "--launch, --vary and --within"
+        raise GpuliftError(f"--live starts one process, as it is: leave out {what}")
     require_above_0("--timeout", timeout)
     environment = callers_environment()
     job = Command(tuple(command), environment, timeout, live, verbose, live and as_json)
@@ -99,6 +104,7 @@ def advise(
         launches,
         tuple(name for name in (only or "").split(",") if name),
         tuple(tuple(_words(text)) for text in vary or ()),
+        None if within is None else time_s("--within", within),
     )
     _require(asked, only, out)
     if not live:

@@ -20,7 +20,7 @@ from tests.conftest import CHECKOUT
 
 torch = pytest.importorskip("torch")
 
-from gpulift_probe import anchors, span, windows  # noqa: E402
+from gpulift_probe import anchors, replay, span, windows  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
@@ -176,6 +176,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(span, "LEAST_S", 0.0)
     monkeypatch.setattr(span, "FLAT", math.inf)
     monkeypatch.setattr(windows, "WINDOW_S", 1e-9)
+    monkeypatch.setattr(replay, "SLOW_S", math.inf)
 
 
 def unhooked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,14 @@ def main() -> None:
         sys.exit(3)
     if WAY == "no torch":
         return
-    say("hello", torch="2.11.0", device="cpu", cores=4, world=2 if WAY == "ranks" else 1)
-    if WAY == "ranks":
+    say(
+        "hello",
+        torch="2.11.0",
+        device="cpu",
+        cores=4,
+        refused=WAY if WAY == "several hosts" else "",
+    )
+    if WAY == "several hosts":
         signal.pause()
     if WAY == "too short":
         say("failed", why="the script ended by itself after 3 steps", arm="")

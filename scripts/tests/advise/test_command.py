@@ -84,7 +84,7 @@ def test_a_script_that_fails_by_itself(here: Path, capsys: SHOWN) -> None:
         ("no torch", FAILED, "no Python that reads PYTHONPATH imported torch"),
         ("too short", INCONCLUSIVE, "the script ended by itself after 3 steps"),
         ("never flat", INCONCLUSIVE, "steps never took as long as those before"),
-        ("ranks", USAGE, "several ranks"),
+        ("several hosts", USAGE, "the command: several hosts"),
     ],
 )
 def test_scripts_of_which_nothing_can_be_said(
@@ -187,8 +187,10 @@ def test_the_command_gets_the_callers_environment(
         (("--", "no-such-program"), "no-such-program: cannot be started: is not on PATH"),
         (("--only", "fuse", "--", "true"), "near: fused"),
         (("--only", ",", "--", "true"), "--only: name a change"),
-        (("--live", "--launch", "--", "true"), "leave out --launch and --vary"),
-        (("--live", "--vary", "--x", "--", "true"), "leave out --launch and --vary"),
+        (("--live", "--within", "9m", "sh"), "leave out --launch, --vary and"),
+        (("--within", "soon", "sh"), "--within soon"),
+        (("--live", "--launch", "--", "true"), "leave out --launch, --vary and"),
+        (("--live", "--vary", "--x", "--", "true"), "leave out --launch, --vary and"),
         (("--vary", "'", "--", "true"), "--vary ': No closing quotation"),
         (("--vary", " ", "--", "true"), "--vary: give what to append"),
         (("--launches", "0", "--", "true"), "--launches"),

@@ -144,11 +144,14 @@ class Process:
         return int(str(ended.value.code))
 
 
-def test_one_of_several_processes_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
+@pytest.mark.parametrize("world", ["2", "two"])
+def test_a_rank_without_others_measures_nothing(
+    monkeypatch: pytest.MonkeyPatch, world: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", world)
     process = Process(monkeypatch)
     assert process.code() == course.STOPPED == 75
-    assert process.said.of("hello")[0]["world"] == 2
+    assert process.said.of("hello")[0]["refused"].startswith(f"WORLD_SIZE is {world}, and")
     assert process.said.every[1:] == [END]
 
 

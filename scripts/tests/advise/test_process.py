@@ -182,9 +182,9 @@ def test_a_training_gets_an_interruption_and_may_save_itself() -> None:
     assert told.code is not None
 
 
-def test_several_ranks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(GpuliftError, match="several ranks"):
-        ran(command("ranks", str(tmp_path)))
+def test_ranks_on_several_hosts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(GpuliftError, match="several hosts"):
+        ran(command("several hosts", str(tmp_path)))
     require_gone(started(tmp_path)["child"])
 
 
@@ -220,7 +220,7 @@ def test_a_python_that_takes_no_probe(arguments: tuple[str, ...]) -> None:
 )
 def test_a_command_that_takes_it(arguments: tuple[str, ...]) -> None:
     require_open(Command(arguments, {"WORLD_SIZE": "1"}, LONG_S))
-    with pytest.raises(GpuliftError, match=r"WORLD_SIZE: .* several ranks"):
+    with pytest.raises(GpuliftError, match=r"WORLD_SIZE=2: .* the launcher"):
         require_open(Command(arguments, {"WORLD_SIZE": "2"}, LONG_S))
     with pytest.raises(GpuliftError, match="WORLD_SIZE=two is no number"):
         require_open(Command(arguments, {"WORLD_SIZE": "two"}, LONG_S))

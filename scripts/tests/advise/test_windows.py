@@ -82,7 +82,9 @@ def test_an_arm_is_flipped_for_its_window_alone(clock: SimpleNamespace) -> None:
     assert own.log == [*plain, *flipped, *flipped, *plain, *flipped, *plain, *plain, *flipped]
 
 
-@pytest.mark.parametrize(("windows_s", "blocks"), [(0.0, 1), (9.6, 4), (1000.0, 6)])
+@pytest.mark.parametrize(
+    ("windows_s", "blocks"), [(0.0, 1), (9.6, 4), (1000.0, windows.LEAST_BLOCKS)]
+)
 def test_blocks(clock: SimpleNamespace, windows_s: float, blocks: int) -> None:
     """One of two arms takes four times 6 steps."""
     own = Windowed(clock, windows_s=windows_s)

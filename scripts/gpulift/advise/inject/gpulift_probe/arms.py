@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .exchange import Accumulating, NoExchange, Reshard
 from .flags import (
     CudnnAttention,
     EfficientAttention,
@@ -47,6 +48,9 @@ _ALL: tuple[type[Switch], ...] = (
     Unwrapped,
     Unread,
     SecondPass,
+    NoExchange,
+    Accumulating,
+    Reshard,
 )
 
 

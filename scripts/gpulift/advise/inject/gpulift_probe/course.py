@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from .anchors import Anchors
 from .live import Live
+from .ranks import of_job, refusal
 from .replay import Replay
 from .said import Said
 from .span import Course, NeverFlat, Span, machine
@@ -32,9 +33,10 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
     atexit.register(ended_early)
     sys.excepthook = _telling(course, sys.excepthook, ended_early)
     try:
-        facts = machine(anchors)
-        say("hello", **facts)
-        if facts["world"] == 1:
+        ranks = course.ranks = of_job()
+        refused = refusal(ranks)
+        say("hello", **machine(anchors), world=ranks.world, refused=refused)
+        if not refused:
             yield from course.steps()
     except NeverFlat as error:
         say("failed", why=str(error), arm="")
@@ -46,6 +48,8 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
     aside = anchors.aside
     say("end", steps=anchors.steps, asides=len(aside.every), aside_s=aside.per_step_s())
     atexit.unregister(ended_early)
+    with contextlib.suppress(RuntimeError):  # a launcher ends all ranks with the first
+        course.ranks.gather("end")
     if plan["mode"] != "live":
         end_process(STOPPED)
 

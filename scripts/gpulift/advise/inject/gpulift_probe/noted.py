@@ -81,7 +81,8 @@ def _model(seen: Seen) -> Iterator[str]:
             f"{100 * frozen / whole:.0f} % of the weights are not trained by these steps: of a "
             "later phase that trains them nothing is known"
         )
-    if any(isinstance(part, DistributedDataParallel) for part in parts):
+    own = [part for part in parts if isinstance(part, DistributedDataParallel)]
+    if any(part.process_group.size() == 1 for part in own):
         yield "DistributedDataParallel around one process: it copies gradients to no one"
     hooks = [file for part in parts for hook in _hooks(part) if (file := _own_file(hook))]
     if hooks:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
+from .saved import parts_of
+
 
 class Rounded:
     """Every weight up or down by chance, by a share of itself, but at least by its last bit; no
@@ -20,8 +22,9 @@ class Rounded:
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    if parameter.is_floating_point():
-                        _nudge(parameter, self._share)
+                    for part in parts_of(parameter):
+                        if part.is_floating_point():
+                            _nudge(part, self._share)
 
     def back(self) -> None:
         """Whoever restores the weights does."""

@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+from .ranks import own_rank
+
 PLAN, FILE = "GPULIFT_ADVISE", "GPULIFT_ADVISE_SAID"
 PHASES_S = 0.5
 
@@ -18,14 +20,17 @@ def plan() -> dict[str, Any]:
 
 
 class Said:
-    """Messages, each a line of JSON, of the one process that trains."""
+    """Messages, each a line of JSON, of the one process that trains; of several ranks each has a
+    file of its own."""
 
     def __init__(self) -> None:
         self._file = os.environ[FILE]
         self._phase_s = -PHASES_S
 
     def owns(self) -> bool:
-        """Whether this process is the first that asks: only one may say something."""
+        """Whether this process is the first of its rank that asks: only one may say something."""
+        if rank := own_rank():
+            self._file += f".{rank}"
         try:
             os.close(os.open(f"{self._file}.owner", os.O_CREAT | os.O_EXCL))
         except OSError:  # it is there, or nobody listens any more

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .host import Host
@@ -44,6 +45,7 @@ class Observer:
         self._calls: Counter[str] = Counter()
         self._lines: dict[str, Counter[str]] = {}
         self._without: list[nn.Module] = []  # called without gradients
+        self._exchanges: Counter[int] = Counter()
         self._depth = 0
         self._autocast = False
         self._undo = contextlib.ExitStack()
@@ -82,6 +84,8 @@ class Observer:
             autocast=self._autocast,
             lines=self._lines,
             host=host if spans else {},  # else what is torch's own is not known
+            issued=len(spans),
+            exchanges=self._exchanges,
         )
         if again := sum(is_trained(module, seen) for module in self._without):
             self._calls[AGAIN] = again
@@ -104,6 +108,8 @@ class Observer:
                     self._without.append(module)
                 if torch.is_anomaly_enabled():
                     self._calls[ANOMALY] += 1
+            if isinstance(module, DistributedDataParallel) and torch.is_grad_enabled():
+                self._exchanges[id(module)] += module.require_backward_grad_sync
             self._autocast |= torch._C._is_any_autocast_enabled()
             self._depth += 1
             try:

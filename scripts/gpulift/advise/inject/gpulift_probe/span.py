@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 
+from . import exchange
 from .anchors import Anchors
 from .arms import synchronize
 from .constructed import batch_of, is_dealt, unset
 from .noted import notes
+from .ranks import Ranks
 from .said import Said
 from .seen import Observer, Seen
 
@@ -39,7 +41,6 @@ def machine(anchors: Anchors) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "cores": len(os.sched_getaffinity(0)),
-        "world": int(os.environ.get("WORLD_SIZE", "1")),
     }
 
 
@@ -57,8 +58,9 @@ class Span:
 
     def __init__(self, plan: dict[str, Any], anchors: Anchors, say: Said) -> None:
         self.plan, self.anchors, self.say = plan, anchors, say
+        self.ranks = Ranks()  # alone, unless the course was told of others
         self.arm = ""  # whose steps are taken now
-        self.step_s = math.inf  # as the last span had it
+        self.step_s = math.inf  # of the slowest rank, as the last span had it
         self.flat_after: int | None = None
         self.trained: int | None = None  # weights, as the step that was watched had it
 
@@ -94,7 +96,8 @@ class Span:
         anchors.aside.settle = self.synchronize
         anchors.waited_s = anchors.own_s = 0.0
         began_s = last_s = time.perf_counter()
-        while len(self.times) < count or last_s - began_s < least_s:
+        self._wanted = count
+        while self._goes_on(least_s, last_s - began_s):
             known = len(asides)
             yield
             now_s = time.perf_counter()
@@ -108,7 +111,16 @@ class Span:
         self.seconds = time.perf_counter() - began_s
         # The device's part of the last step, which the host does not wait for.
         self.times[-1] = (self.times[-1][0] + self.seconds - self.issued_s, self.times[-1][1])
-        self.step_s = self.seconds / len(self.times)
+        self.step_s = max(self.ranks.gather(self.seconds / len(self.times)))
+
+    def _goes_on(self, least_s: float, over_s: float) -> bool:
+        taken = len(self.times)
+        if taken < self._wanted or self.ranks.world == 1:
+            return taken < self._wanted or over_s < least_s
+        if least_s:  # the first rank says how many more: to ask at each step would be a part of it
+            missing_s = max(0.0, least_s - over_s)
+            self._wanted += self.ranks.first(math.ceil(missing_s / over_s * taken))
+        return taken < self._wanted
 
     def until_flat(self) -> Course:
         """Spans until one takes as long as that before, behind some in which all is compiled;
@@ -119,7 +131,7 @@ class Span:
         limit_s = float(self.plan["flat_s"])
         until_s = time.monotonic() + limit_s
         last_s = math.inf
-        while time.monotonic() < until_s:
+        while self.ranks.first(time.monotonic() < until_s):
             self.say.phase(f"waits until steps take as long as before: {self.anchors.steps} so far")
             yield from self.taken(self.per_span(), LEAST_S)
             if abs(self.step_s / last_s - 1) < FLAT:
@@ -144,9 +156,9 @@ class Span:
         """A step that is watched, and another for what watching leaves behind; once more where an
         evaluation came with it."""
         self.trained = self._trained()
-        asides, known = self.anchors.aside.every, -1
-        while known != len(asides):
-            known = len(asides)
+        known = -1
+        while known != self._asides():
+            known = self._asides()
             observer = Observer()
             observer.begin()
             atexit.register(observer.end)  # torch crashes at an exit with its profiler on
@@ -155,6 +167,10 @@ class Span:
             atexit.unregister(observer.end)
             self.seen: Seen = observer.end()
             yield
+
+    def _asides(self) -> int:
+        """Evaluations so far, which some scripts leave to one rank."""
+        return sum(self.ranks.gather(len(self.anchors.aside.every)))
 
     def live(self) -> Course:
         """A span as the script runs without us, told."""
@@ -190,7 +206,10 @@ class Span:
             notes=notes(self.seen),
             hooks_s=self.hooks_s,
             host=dict(self.seen.host),
-            unset=unset(self.plan, anchors, self.seen.compiled),
+            unset=unset(self.plan, anchors, self.seen.compiled)
+            or exchange.unset(self.plan, self.seen),
+            issued=self.seen.issued,
+            ddp=exchange.facts(self.seen) or None,
         )
 
 

@@ -39,6 +39,8 @@ class Seen:
     # Of the script: how often each calls what, and its share of the step outside of torch.
     lines: Mapping[str, Counter[str]] = field(default_factory=dict)
     host: Mapping[str, float] = field(default_factory=dict)
+    issued: int = 0  # outermost operators
+    exchanges: Mapping[int, int] = field(default_factory=dict)  # passes of each wrapper by its id
 
     @property
     def on_cuda(self) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from statistics import fmean, stdev
 
 import torch
 
@@ -12,7 +14,8 @@ from .span import Course, Span
 BASELINE = "as it is"
 WINDOW_S = 0.5
 SLOW = 3  # times the step as it is: fewer steps of such an arm tell as much
-MOST_BLOCKS = 6
+LEAST_BLOCKS, MOST_BLOCKS = 4, 24
+CLOSE = 0.003  # three standard errors of a gain: launches differ by more
 
 
 class Windows(Span):
@@ -36,26 +39,33 @@ class Windows(Span):
         """Switches that can be measured here, of those that keep one of these alike; of each is
         said whether it can."""
         only, without = self.plan.get("only"), self.plan.get("without", ())
-        for switch in switches(self.seen):
-            if switch.name in without or (only is not None and switch.name not in only):
-                continue
-            if switch.keeps not in kept:
-                continue
-            state, why = switch.state(self.seen)
+        chosen = [
+            one
+            for one in switches(self.seen)
+            if one.name not in without and (only is None or one.name in only) and one.keeps in kept
+        ]
+        told = self.ranks.gather([one.state(self.seen) for one in chosen])
+        for switch, *states in zip(chosen, *told, strict=True):
+            state, why = min(states)  # of ranks that can do less
             facts = {"label": switch.label, "keeps": switch.keeps, "state": state, "why": why}
             self.say("arm", arm=switch.name, **facts)
             if state != "not applicable":
                 yield switch
 
     def windows(self, arms: Sequence[Switch]) -> Course:
-        """Blocks of all arms, and again the other way round, so that drift cancels."""
+        """Blocks of all arms, and again the other way round, so that drift cancels: until blocks
+        agree, or time is over."""
         count = self._steps_per_window(self.step_s)
         as_it_is_s = self.step_s
         every: list[Switch | None] = [None, *arms]
         block_s = 2 * len(every) * (count + 1) * as_it_is_s
         blocks = round(float(self.plan["windows_s"]) / block_s)
         blocks = min(MOST_BLOCKS, max(1, blocks))  # one has each arm twice
+        self._took: list[dict[str, list[float]]] = []  # steps of each arm in each block
         for block in range(blocks):
+            if self._agree():
+                break
+            self._took.append({})
             turn = block % len(every)
             order = every[turn:] + every[:turn]
             for place, arm in enumerate((*order, *reversed(order))):
@@ -67,6 +77,15 @@ class Windows(Span):
                 yield from self._window(arm, block, place, few)
                 self.end(arm)
 
+    def _agree(self) -> bool:
+        if len(self._took) < LEAST_BLOCKS:
+            return False
+        for arm in self._took[0]:
+            logs = [math.log(fmean(took[arm]) / fmean(took[BASELINE])) for took in self._took]
+            if 3 * stdev(logs) / math.sqrt(len(logs)) > CLOSE:
+                return False
+        return True
+
     def _steps_per_window(self, step_s: float) -> int:
         lots = round(WINDOW_S / step_s / self.multiple)
         return self.multiple * max(1, lots)
@@ -76,6 +95,7 @@ class Windows(Span):
         if self.on_cuda:
             torch.cuda.reset_peak_memory_stats(self.device)
         yield from self.taken(count)
+        self._took[-1].setdefault(name_of(arm), []).append(self.step_s)
         self.say(
             "window",
             arm=name_of(arm),

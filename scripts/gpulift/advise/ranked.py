@@ -1,0 +1,155 @@
+"""Of what several ranks of one process of the command said, one process of the slowest."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from msgspec.structs import replace as changed
+
+from gpulift.advise.advice import UPPER_BOUND, Row, Span
+from gpulift.advise.evidence import (
+    BASELINE,
+    Check,
+    Live,
+    Memory,
+    Process,
+    Rank,
+    Window,
+    read_process,
+)
+from gpulift.advise.launches import over_launches, replayed_s
+
+LITTLE = 0.02  # of a step: ranks that differ by less are alike
+EXCHANGE = "exchange"  # the arm in which each rank takes steps by itself
+# As torchrun and what is built on it end, the first rank that failed behind all others.
+ROOT = re.compile(r"Root Cause.*?\n\s*rank\s*:\s*(\d+)\b.*?\n\s*exitcode\s*:\s*(-?\d+)", re.DOTALL)
+
+
+def read_ranks(setting: str, turn: int, said: Path) -> Process:
+    """As `read_process`, of the first rank's file and those of others beside it."""
+    numbers = sorted(
+        int(file.suffix[1:]) for file in said.parent.glob(f"{said.name}.*") if _is_rank(file)
+    )
+    files = [said, *(said.with_name(f"{said.name}.{number}") for number in numbers)]
+    ranks = [read_process(setting, turn, file) for file in files]
+    return merged(ranks) if len(ranks) > 1 else ranks[0]
+
+
+def _is_rank(file: Path) -> bool:
+    return file.suffix[1:].isdecimal()
+
+
+def merged(ranks: Sequence[Process]) -> Process:
+    """A step takes what it takes the slowest rank; what one rank could not do, none could."""
+    first = ranks[0]
+    ended = all(one.ended for one in ranks)
+    return replace(
+        first,
+        live=tuple(map(_slowest_live, zip(*(one.live for one in ranks), strict=False))),
+        windows=tuple(map(_slowest, zip(*(one.windows for one in ranks), strict=False))),
+        checks={
+            arm: _worst([one.checks[arm] for one in ranks])
+            for arm in first.checks
+            if all(arm in one.checks for one in ranks)
+        },
+        memory=_memory([one.memory for one in ranks if one.memory]),
+        failed=tuple(failed for one in ranks for failed in one.failed),
+        ended=first.ended if ended else None,
+        ranks=tuple(Rank(replayed_s(one, EXCHANGE), _wait_share(one)) for one in ranks),
+    )
+
+
+def _slowest(same: Sequence[Window]) -> Window:
+    slowest = max(same, key=lambda window: window.seconds / window.steps)
+    return changed(slowest, peak_bytes=max(window.peak_bytes for window in same))
+
+
+def _slowest_live(same: Sequence[Live]) -> Live:
+    """All take as long as each other: that of the rank which waits longest for its input."""
+    return max(same, key=lambda span: (sum(span.waits_s), sum(span.steps_s)))
+
+
+def _worst(same: Sequence[Check]) -> Check:
+    """Where ranks have gradients of their own, any of them may be off."""
+    known = [one.gradient for one in same if one.gradient is not None]
+    return changed(
+        same[0],
+        bits=all(one.bits for one in same),
+        gradient=max(known) if len(known) == len(same) else None,
+        why=next((one.why for one in same if one.why), ""),
+    )
+
+
+def _memory(every: Sequence[Memory]) -> Memory | None:
+    """Of the fullest device, and of the host for all of them."""
+    if not every:
+        return None
+    most = max(one.device_bytes for one in every)
+    return Memory(device_bytes=most, host_bytes=sum(one.host_bytes for one in every))
+
+
+def _wait_share(process: Process) -> float | None:
+    waits_s = [wait_s for span in process.live for wait_s in span.waits_s]
+    return sum(waits_s) / sum(process.steps_s) if waits_s else None
+
+
+def slow_rank(replays: Sequence[Process]) -> Iterator[Row]:
+    """The rank that takes longest by itself in every launch, and what a step takes less if it were
+    as fast as the next."""
+    known = [(one, alone) for one in replays if len(alone := alone_s(one)) > 1]
+    slow = {max(range(len(alone)), key=alone.__getitem__) for _, alone in known}
+    logs = [log for one, alone in known if (log := _log_without(one, alone)) is not None]
+    gain = over_launches(logs)
+    if gain is None or gain.low is None or len(slow) > 1:  # some rank is the last of one launch
+        return
+    if gain.low <= 1 or gain.value < 1 + LITTLE:
+        return
+    (rank,) = slow
+    own = [sorted(alone)[-2:] for _, alone in known]
+    next_s, slowest_s = (1e3 * fmean(side) for side in zip(*own, strict=True))
+    why = f"by itself it takes {slowest_s:.3g} ms a step, the next {next_s:.3g} ms"
+    label = f"rank {rank}, which is slow, as fast as the next"
+    yield Row("slow_rank", label, UPPER_BOUND, Span.of(gain), why=why)
+
+
+def alone_s(process: Process) -> list[float]:
+    """Seconds that each rank takes for a step by itself; empty where one is not known."""
+    own = [rank.alone_s for rank in process.ranks]
+    return [one for one in own if one is not None] if None not in own else []
+
+
+def _log_without(process: Process, alone: Sequence[float]) -> float | None:
+    step_s, (next_s, slowest_s) = replayed_s(process, BASELINE), sorted(alone)[-2:]
+    if step_s is None:
+        return None
+    return -math.log(max(1 - (slowest_s - next_s) / step_s, LITTLE))
+
+
+def notes(replays: Sequence[Process]) -> Iterator[str]:
+    """What a slow rank takes by itself, and the one that waits longest for its input."""
+    yield from (f"{row.label}: {row.why}" for row in slow_rank(replays))
+    shares = [[rank.wait_share or 0.0 for rank in one.ranks] for one in replays if one.ranks]
+    if not shares:
+        return
+    means = [fmean(rank) for rank in zip(*shares, strict=False)]
+    if len(means) > 1 and (most := max(means)) > min(means) + LITTLE:
+        least = 100 * min(means)
+        yield (
+            f"rank {means.index(most)} waits longest for its input: {100 * most:.0f} % of a step,"
+            f" the least {least:.0f} %"
+        )
+
+
+def died(error_output: str) -> str:
+    """Which rank a launcher says that ended first, and how; empty where it does not."""
+    found = ROOT.search(error_output)
+    if found is None:
+        return ""
+    rank, code = int(found[1]), int(found[2])
+    how = f"signal {-code}" if code < 0 else f"code {code}"
+    return f"rank {rank} ended first, with {how}"
