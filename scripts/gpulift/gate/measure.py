@@ -273,7 +273,6 @@ def _screen_on(gate: Plan, evidence: Evidence, series: str, rows: Sequence[Row])
 
 
 def _allows(gate: Plan, rows: int, kept: int, launches: int) -> bool:
-    """Whether there is time for so many more of so many rows, and for what is kept."""
     return gate.budget.allows(gate.taker.cost(rows, launches) + kept)
 
 
