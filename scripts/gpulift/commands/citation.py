@@ -102,7 +102,7 @@ def over_runs(record: Record, of_model: Iterable[Record], choice: Choice = NOTHI
         for name, figure in figures
         if name != baseline.name
         and figure is not None
-        and figure.of_model
+        and len(figure.runs) > 1
         and figure.decides
         and not why_not_deciding(
             figure.records, (name, baseline.name), known_errors(figure.records, choice.errata)

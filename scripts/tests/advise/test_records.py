@@ -154,7 +154,7 @@ def test_they_are_compared_with_each_other_alone(
     base = kept(tmp_path / "base", (2.1, 2.2, 2.15, 2.12)).folder
     head = kept(tmp_path / "head", (1.1, 1.2, 1.15, 1.12)).folder
     assert cli.main(["compare", str(base), str(head)]) == FAILED
-    assert "1 slower" in capsys.readouterr().out
+    assert "1 regressed" in capsys.readouterr().out
     ours = sample.write(tmp_path / "ours", runs_made.without_gpu())
     assert cli.main(["compare", str(ours), str(head)]) == NOT_COMPARABLE
     assert "the head records were imported" in capsys.readouterr().err

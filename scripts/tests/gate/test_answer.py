@@ -228,7 +228,7 @@ def test_rows_of_a_command_have_both_numbers_and_their_ratio(tmp_path: Path) -> 
     assert said[5] == "2 rows could not be told with 4 launches"
     assert said[6] == "1000 launches would not tell 0.5 %: --threshold asks for less"
     more = judged(tmp_path / "more", least=0.05).notes[1]
-    assert re.fullmatch(r"\d+ launches would tell 10 %: --budget 1m", more)
+    assert re.fullmatch(r"\d+ launches would tell 10 %: --budget \dm", more)
     rows = {row["arm"]: row for row in table.as_json(made)["rows"]}
     assert rows["uneven"]["medians"]["base"] == {"value": 1.0, "unit": "s", "higher": False}
     assert rows["rate"]["medians"]["head"]["value"] == pytest.approx(2.0, rel=1e-3)
