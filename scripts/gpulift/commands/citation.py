@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gpulift.analysis import arms, conditions
@@ -22,7 +23,10 @@ from gpulift.verdicts.stats import ONE_LAUNCH_CONFIDENCE
 
 YEAR_DIGITS = 4
 AUTHOR = "gpulift contributors"
-ADDRESS = "https://github.com/OWNER/gpulift"  # where gpulift is, as README's example of CI has it
+# Of a clone: git@host.org:path.git, https://user@host.org/path. No folder, no port, nobody's name.
+ORIGIN = re.compile(
+    r"(?:(?:https|ssh)://)?(?:[^@/]*@)?([\w-]+(?:\.[\w-]+)+)[:/](?!\d+/)([\w./-]+?)(?:\.git)?/?"
+)
 
 
 def require_result(record: Record) -> None:
@@ -52,15 +56,27 @@ def launches_of(record: Record) -> tuple[Record, ...]:
     )
 
 
-def bibtex(record: Record, errata: Sequence[Erratum] = (), launches: Sequence[Record] = ()) -> str:
-    """`@misc`, its key the record's citation, with its errata; braces keep the title's letters."""
+def address_of(origin: str) -> str:
+    """Where others find what a clone of `origin` holds; empty where that is no public address."""
+    found = ORIGIN.fullmatch(origin)
+    return f"https://{found[1]}/{found[2]}" if found else ""
+
+
+def bibtex(
+    record: Record,
+    errata: Sequence[Erratum] = (),
+    launches: Sequence[Record] = (),
+    address: str = "",
+) -> str:
+    """`@misc`, its key the record's citation, with its errata; braces keep the title's letters.
+    `address` is where gpulift is, if that is known."""
     what = f"{_subject(record)} on {conditions.machine(record.context)}, measured with gpulift"
     fields = {
         "title": f"{{{bibtex_text(what)}}}",
         "author": f"{{{AUTHOR}}}",
         "year": bibtex_text(record.began_at[:YEAR_DIGITS]),
         "version": bibtex_text(f"commit {conditions.commit(record.context.build)}"),
-        "url": ADDRESS,
+        **({"url": address} if address else {}),
         "note": bibtex_text("; ".join(_conditions(record, errata, launches))),
     }
     inside = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())

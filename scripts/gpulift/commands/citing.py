@@ -18,7 +18,8 @@ from gpulift.commands.selecting import Axes, Techniques, prepared
 from gpulift.commands.shared import Gpu, print_json
 from gpulift.commands.show import lines
 from gpulift.engine import machine
-from gpulift.engine.machine import results_folder, searched
+from gpulift.engine.machine import checkout_root, results_folder, searched
+from gpulift.gate.git import git
 from gpulift.ground import terminal
 from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
@@ -101,10 +102,19 @@ def cite(wanted: Id, places: Places = None) -> None:
     errata = known_errors(launches, choice.errata)
     texts = (
         citations.sentence(record, errata, launches),
-        citations.bibtex(record, errata, launches),
+        citations.bibtex(record, errata, launches, _address()),
         citations.over_runs(record, _of_model(record, places), choice),
     )
     typer.echo("\n\n".join(one for one in texts if one))
+
+
+def _address() -> str:
+    """Of this checkout, if it is a clone of a public one."""
+    try:
+        asked = git(checkout_root(), "config", "--get", "remote.origin.url")
+    except GpuliftError:  # no git
+        return ""
+    return citations.address_of(asked.stdout.strip())
 
 
 def _of_model(record: Record, places: list[Path] | None) -> list[Record]:

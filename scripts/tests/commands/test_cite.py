@@ -10,7 +10,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.analysis.over_runs import UNTOLD_FILES
-from gpulift.commands.citation import bibtex, over_runs, sentence
+from gpulift.commands.citation import address_of, bibtex, over_runs, sentence
 from gpulift.ground import text
 from gpulift.ground.errors import USAGE
 from gpulift.ground.text import bibtex_text
@@ -31,19 +31,34 @@ def record(context: Json = sample.GPU_CONTEXT, **top: object) -> Record:
 
 def test_the_entry_has_key_title_year_and_conditions() -> None:
     one = record()
-    assert bibtex(one) == (
+    assert bibtex(one, address="https://example.org/a/b") == (
         f"@misc{{gpulift:nvidia-h200/{one.id},\n"
         "  title = {{transfer/pinned\\_copy, direction h2d, 64 KiB, burst regime on"
         " NVIDIA H200, measured with gpulift}},\n"
         "  author = {{gpulift contributors}},\n"
         "  year = {2026},\n"
         "  version = {commit abc1234},\n"
-        "  url = {https://github.com/OWNER/gpulift},\n"
+        "  url = {https://example.org/a/b},\n"
         f"  note = {{gpulift:nvidia-h200/{one.id}; launch 1 of 3, 2026-11-21T03:59:59Z;"
         " GPU NVIDIA H200, card 1a2b3c4d; driver 580.159.04, CUDA driver 13.0, CUDA runtime 13.0;"
         " cublaslt 13.1.0; gpulift at commit abc1234; throttle sw\\_power\\_cap},\n"
         "}"
     )
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("https://github.com/a/gpulift.git", "https://github.com/a/gpulift"),
+        ("https://me:secret@github.com/a/gpulift", "https://github.com/a/gpulift"),
+        ("git@gitlab.example.org:a/b/gpulift.git", "https://gitlab.example.org/a/b/gpulift"),
+        ("ssh://git@github.com/a/gpulift/", "https://github.com/a/gpulift"),
+        *((no, "") for no in ("ssh://git@x.org:22/a", "/home/me/gpulift", "../a.b/c", "", "x.org")),
+        *((no, "") for no in ("file:///home/me", "https://x.org/a}\\b", "c:/me/gpulift")),
+    ],
+)
+def test_an_address_is_of_a_public_clone_and_names_nobody(origin: str, address: str) -> None:
+    assert address_of(origin) == address
 
 
 def test_the_sentence_has_every_arm_and_the_conditions() -> None:
@@ -139,7 +154,7 @@ def test_no_name_closes_a_field_or_reaches_the_terminal() -> None:
     assert first == f"@misc{{{one.citation},"
     assert last == "}"
     assert [field.split(" = ")[0].strip() for field in fields] == [
-        *("title", "author", "year", "version", "url", "note")
+        *("title", "author", "year", "version", "note")
     ]
     for field in fields:
         assert field.isprintable()
