@@ -373,6 +373,13 @@ def test_help_needs_no_set_up(launcher: Sandbox, arguments: list[str]) -> None:
     assert launcher.lines() == []
 
 
+def test_help_of_another_word_is_the_help_of_that_command(launcher: Sandbox) -> None:
+    assert launcher.call("gpulift", "help", "gat").stderr.startswith("gpulift: gat is no command, but")
+    launcher.call("gpulift", "test", "x")
+    launcher.call("gpulift", "help", "run")
+    assert launcher.lines()[-1] == "python scripts run --help"
+
+
 def test_help_fits_on_a_screen_and_names_every_command(launcher: Sandbox) -> None:
     lines = launcher.call("gpulift", "help").stdout.splitlines()
     assert (len(lines) <= 32, max(map(len, lines)) <= 80) == (True, True)

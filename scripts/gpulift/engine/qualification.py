@@ -209,7 +209,7 @@ def _cards(bench: Path, gpus: str, expected: int | None) -> dict[int, Context]:
         if not contexts:
             lost = presence.why_lost(context, 0, expected, presence.gpus_on_bus())
             why, remedy = lost or (context.gpu_missing, context.gpu_remedy)
-            raise GpuliftError(f"--gpus all: {why}; {remedy}", FAILED if lost else NOTHING_RAN)
+            raise GpuliftError(f"no GPU: {why}; {remedy}", FAILED if lost else NOTHING_RAN)
     else:
         wanted = sorted(machine.gpus_named(bench, gpus))
         contexts = {index: machine.describe(bench, index) for index in wanted}

@@ -72,8 +72,8 @@ def plan(asked: Asked, callers: Mapping[str, str], held: ExitStack, say: Say) ->
     budget_s = asked.budget_s or used_s + max(USUAL_S, MORE * LEAST_LAUNCHES * pairs * each_s)
     say(
         f"a run takes {each_s / 2:.3g} s, a launch has {pairs} of either side:"
-        f" {LEAST_LAUNCHES * pairs * each_s:.0f} s at least,"
-        f" {budget_s:.0f} s at most (--budget)"
+        f" {LEAST_LAUNCHES * pairs * each_s:.0f} s more at least,"
+        f" {budget_s:.0f} s in all at most (--budget)"
     )
     day = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     return Plan(

@@ -107,8 +107,13 @@ def explained(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def rows_named(table: Table, part: str) -> list[Row]:
-    """The rows of which this is a part of the subject; an error where there is none."""
-    return matching(table.rows, lambda row: row.subject, part)
+    """The rows of which this is a part of group/subject; an error where there is none."""
+    return matching(table.rows, _name, part)
+
+
+def _name(row: Row) -> str:
+    own = row.subject.startswith(f"{row.group}/") or not row.group
+    return row.subject if own else f"{row.group}/{row.subject}"
 
 
 def as_json(table: Table) -> dict[str, Any]:
@@ -299,7 +304,11 @@ def outputs(given: Sequence[str]) -> list[Output]:
         form, equals, file = word.partition("=")
         if form not in FORMS:
             raise GpuliftError(f"--format knows {', '.join(FORMS)}, not {form!r}")
+        if equals and not file:
+            raise GpuliftError(f"--format {word}: names no file")
         made.append(Output(form, named(file) if equals else None))
+        if equals and made[-1].file in (output.file for output in made[:-1]):
+            raise GpuliftError(f"--format {word}: another form goes to this file, too")
         if form == "junit" and made[-1].file is not None:
             require_free(made[-1].file, None, JUNIT_BEGINNING)
     shown = [output.form for output in made if output.file is None]

@@ -81,8 +81,8 @@ def qualify(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("bench", "arguments", "code", "words"),
     [
-        ("ok", ["--gpus", "all"], NOTHING_RAN, "--gpus all: "),
-        ("ok", ["--burn", "60s"], NOTHING_RAN, "--gpus all: "),
+        ("ok", ["--gpus", "all"], NOTHING_RAN, "no GPU: "),
+        ("ok", ["--burn", "60s"], NOTHING_RAN, "no GPU: "),
         ("ok", ["--gpus", "0,one"], USAGE, "name a GPU by its index"),
         ("ok", ["--gpus", "0"], USAGE, "--gpus 0: no NVIDIA driver on this machine; install"),
         ("ok", ["--gpu", "9"], USAGE, "--gpu 9: no NVIDIA driver on this machine; install"),
@@ -108,7 +108,7 @@ def test_what_is_refused_is_one_line_before_anything_is_measured(
 @pytest.mark.parametrize(
     ("bench", "arguments", "on_bus", "words"),
     [
-        ("ok", ["--gpus", "all"], 1, "--gpus all: 1 on the bus, and none can be used: no NVIDIA"),
+        ("ok", ["--gpus", "all"], 1, "no GPU: 1 on the bus, and none can be used: no NVIDIA"),
         ("ok", ["--gpus", "all", "--expect-gpus", "8"], 0, "0 of 8 expected GPUs can be used: no"),
         ("ok", ["--quick", "--expect-gpus", "1"], 0, "✗ Fail"),
         ("ok", ["--quick"], 1, "✗ Fail"),

@@ -97,6 +97,8 @@ def test_steps_stand_below_their_row() -> None:
     assert list(table.explained([found])) == [f"t/x/{SPLIT}: regressed", *(f"  {x}" for x in PATH)]
     with pytest.raises(GpuliftError, match="holds 'bettre'; near it: t/x/better"):
         table.rows_named(TABLE, "bettre")
+    of_command = replace(TABLE, rows=(replace(found, group="python3", subject="wall"),))
+    assert table.rows_named(of_command, "python3/w") == [*of_command.rows]
 
 
 def test_markdown_has_what_is_notable_first_and_nothing_is_markup() -> None:
@@ -215,7 +217,8 @@ def test_lines_stand_on_stdout_unless_another_form_does(given: list[str], made: 
         (["html"], "--format knows lines, json, markdown, github, junit, bmf, not 'html'"),
         (["json", "github"], "--format json stands alone"),
         (["lines", "markdown"], "--format lines stands alone"),
-        (["junit="], "the name of a file or folder is empty"),
+        (["junit="], "--format junit=: names no file"),
+        (["json=x", "bmf=x"], "--format bmf=x: another form goes to this file, too"),
         (["junit=no/such/file.xml"], "there is no such folder"),
         (["junit=."], "is a folder"),
     ],
