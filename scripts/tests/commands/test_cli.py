@@ -588,7 +588,7 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["qualify", "--out", ""], EMPTY_NAME),
         (["verify", "abcd", "--out", ""], EMPTY_NAME),
         (["gate", "--base", "HEAD", "--out", ""], EMPTY_NAME),
-        (["gate", "--base", "HEAD", "--format", "junit="], EMPTY_NAME),
+        (["gate", "--base", "HEAD", "--format", "junit="], "--format junit=: names no file"),
         (["gate", "--replay", ""], EMPTY_NAME),
         (["reference", "build", "empty", "--out", ""], EMPTY_NAME),
         (["reference", "build", ""], EMPTY_NAME),
