@@ -355,6 +355,8 @@ def test_a_shell_that_completes_a_line_asks_the_command_line_and_installs_nothin
         [],
         ["help"],
         ["help", "all"],
+        ["help", "--help"],
+        ["--help", "help"],
         ["--help"],
         ["-h"],
         ["run", "--help"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulift.analysis.machine.results import FIXED, Check
-from gpulift.analysis.summary import Summary, is_fixed, rates_of
+from gpulift.analysis.summary import Roof, Summary, is_fixed, rates_of
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
@@ -11,18 +11,7 @@ from gpulift.verdicts.cases import Case
 def measured_checks(summary: Summary) -> tuple[Check, ...]:
     """Everything that can be judged: roofs, fixed products, unit costs, and step times of each
     arm."""
-    roofs = [
-        Check(
-            id=f"roof/{roof.name}/{roof.regime}",
-            unit=roof.unit,
-            estimate=roof.rate,
-            case=roof.case,
-            arm=roof.arm,
-            work=_work(roof.case, roof.arm),
-            roof=roof.name,
-        )
-        for roof in summary.roofs
-    ]
+    roofs = [_of_rate("roof/", roof) for roof in summary.roofs]
     costs = [
         Check(
             id=f"cost/{row.case.technique}/{row.case.case_id}/{row.arm}",
@@ -41,19 +30,21 @@ def _fixed_products(summary: Summary) -> list[Check]:
     """Rates of a ceiling's products whose shape and algorithm no run searches: no roof, and alike
     on cards of one model."""
     return [
-        Check(
-            id=f"{FIXED}{rate.name}/{rate.regime}",
-            unit=rate.unit,
-            estimate=rate.rate,
-            case=rate.case,
-            arm=rate.arm,
-            work=_work(rate.case, rate.arm),
-            roof=rate.name,  # a share of whose computed peak it reaches, too
-        )
-        for case in summary.cases
-        if is_fixed(case)
-        for rate in rates_of(case)
+        _of_rate(FIXED, rate) for case in summary.cases if is_fixed(case) for rate in rates_of(case)
     ]
+
+
+def _of_rate(kind: str, rate: Roof) -> Check:
+    """Of a product, too, the roof is named: a share of its computed peak is what it reaches."""
+    return Check(
+        id=f"{kind}{rate.name}/{rate.regime}",
+        unit=rate.unit,
+        estimate=rate.rate,
+        case=rate.case,
+        arm=rate.arm,
+        work=_work(rate.case, rate.arm),
+        roof=rate.name,
+    )
 
 
 def _work(case: Case, arm: str) -> float:
