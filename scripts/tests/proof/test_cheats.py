@@ -7,12 +7,10 @@ from collections import Counter
 import pytest
 
 from gpulift.judge.side import RefusedError
-from gpulift.verdicts.decision import IMPROVED
+from gpulift.verdicts.decision import IMPROVED, REGRESSED
 from proof.judged import HONEST, SOFTMAX, Cheat, cheats, honest, verdict_on
 
 pytestmark = pytest.mark.world
-
-FOUND = "spares 116 passes"  # half of the time
 
 
 @pytest.mark.parametrize("cheat", cheats(), ids=lambda cheat: cheat.name)
@@ -28,9 +26,10 @@ def test_no_cheat_is_accepted(cheat: Cheat) -> None:
 
 @pytest.mark.parametrize("name", HONEST)
 def test_no_honest_speed_up_is_refused(name: str) -> None:
+    """How many are found stands in the committed page: a busy host tells none."""
     found = verdict_on(SOFTMAX, honest(name))
     assert not isinstance(found, RefusedError), found
-    assert found.verdict == IMPROVED or name != FOUND
+    assert found.verdict != REGRESSED
 
 
 def test_the_set_is_as_large_as_it_says() -> None:
