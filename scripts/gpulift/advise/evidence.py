@@ -58,6 +58,8 @@ class Ddp(Struct, frozen=True):
     gradient_as_bucket_view: bool = False
     static_graph: bool = False
     find_unused_parameters: bool = False
+    hooked: bool = False  # the script itself says how they are exchanged
+    short: bool = False  # gradients of less than 4 bytes
 
 
 class Facts(Message, frozen=True):

@@ -241,6 +241,14 @@ def _of_ranks(seen: Seen) -> Iterator[Setting]:
     )
     for name, label, keeps, why_not, options in given:
         yield _setting(name, label, keeps, why_not, told={"ddp": options})
+    yield _setting(
+        "bf16_gradients",
+        "gradients exchanged in BF16",
+        "step",
+        "the script registers a hook of its own" if ddp.hooked else "",
+        "they are no wider" if ddp.short else "",
+        told={"bf16_gradients": True},
+    )
 
 
 def _of_batch(seen: Seen) -> Iterator[Setting]:

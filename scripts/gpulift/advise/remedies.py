@@ -35,6 +35,7 @@ LINES = {
     "bucket_view": "DistributedDataParallel(..., gradient_as_bucket_view=True)",
     "static_graph": "DistributedDataParallel(..., static_graph=True)",
     "find_unused": "DistributedDataParallel(..., find_unused_parameters=False)",
+    "bf16_gradients": "model.register_comm_hook(None, default_hooks.bf16_compress_hook)",
     "workers": "DataLoader(..., num_workers={number})",
     "prefetch": "DataLoader(..., prefetch_factor={number})",
     "pinned": "DataLoader(..., pin_memory=True), and .to(device, non_blocking=True) of its batches",

@@ -132,4 +132,4 @@ def test_processes_until_time_is_over(
 
 
 def test_names_of_what_ranks_have() -> None:
-    require_known(["exchange", "no_sync", "reshard", "bucket", "bucket_view", "static_graph"])
+    require_known(["exchange", "no_sync", "reshard", "bucket", "bf16_gradients", "static_graph"])

@@ -55,6 +55,14 @@ def count(state, bucket):
 model = nn.parallel.DistributedDataParallel(model)
 model.register_comm_hook(None, count)
 """
+ROUNDED = """
+class Unrounded:
+    def __str__(self):
+        every = (weight.grad for weight in model.parameters())
+        return str(sum(int((one.bfloat16() != one).sum()) for one in every))
+exchanges = Unrounded()
+model = nn.parallel.DistributedDataParallel(model)
+"""
 FSDP = """
 from torch.distributed.fsdp import fully_shard
 for layer in model:
@@ -70,11 +78,12 @@ for epoch in range(99):
         if number % 2:
             if rank: time.sleep(0.02)
             optimizer.step()
-            optimizer.zero_grad()
             print("exchanges", exchanges, flush=True)
+            optimizer.zero_grad()
             exchanges = type(exchanges)()
 """
 SLEPT_S = 0.02
+OF_THE_WRAPPER = ["bucket", "bucket_view", "static_graph", "find_unused", "bf16_gradients"]
 ROOT = """\
 Failures:
 [1]:
@@ -136,6 +145,12 @@ def test_ranks_of_fsdp_replay_at_once(tmp_path: Path) -> None:
     assert said.checks["reshard"].bits
     assert {window.arm for window in said.windows} == {"as it is", "reshard"}
     assert said.facts.ddp is None
+
+
+def test_ranks_exchange_gradients_in_bf16(tmp_path: Path) -> None:
+    said, printed = trained(tmp_path, ROUNDED, only=["set_to_none"], bf16_gradients=True)
+    assert (said.facts.ddp.hooked, said.facts.unset) == (True, "")
+    assert printed - {""} == {"exchanges 0"}, "gradients that BF16 does not have"
 
 
 def test_what_ranks_tell_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,14 +253,14 @@ def test_a_slow_rank_is_named(launches: list[tuple[float, float]], named: bool) 
 @pytest.mark.parametrize(
     ("ddp", "tried"),
     [
-        (Ddp(25, 400), ["bucket_100", "bucket_view", "static_graph"]),
-        (Ddp(25, 3), ["bucket_view", "static_graph"]),
-        (Ddp(200, 400, True, True, True), ["find_unused"]),
+        (Ddp(25, 400), ["bucket_100", "bucket_view", "static_graph", "bf16_gradients"]),
+        (Ddp(25, 3, hooked=True), ["bucket_view", "static_graph"]),
+        (Ddp(200, 400, True, True, True, short=True), ["find_unused"]),
         (None, []),
     ],
 )
 def test_options_of_the_wrapper(ddp: Ddp | None, tried: list[str]) -> None:
     facts = changed(made.FACTS, ddp=ddp)
     seen = plan.Seen.of(replace(made.turn("as it is", 0, 0.1), facts=facts), {})
-    chosen = plan.settings(seen, ["bucket", "bucket_view", "static_graph", "find_unused"], [])
+    chosen = plan.settings(seen, OF_THE_WRAPPER, [])
     assert [one.name for one in chosen if not one.why_not] == tried

@@ -15,6 +15,7 @@ from .switch import Seen, Switch
 
 NO_WRAPPER = "no DistributedDataParallel around several ranks"
 OPTIONS = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "find_unused_parameters")
+FULL_BYTES = 4  # of a gradient in FP32
 
 
 def wrappers(seen: Seen) -> Iterator[Any]:
@@ -116,9 +117,9 @@ def _reshards(module: Any) -> bool:
 
 
 def change_wrappers(plan: dict[str, Any]) -> None:
-    """Those that are made from now on get the plan's options."""
-    options = plan.get("ddp")
-    if not options:
+    """Those that are made from now on get the plan's options, and exchange what it says."""
+    options, halved = plan.get("ddp") or {}, plan.get("bf16_gradients")
+    if not (options or halved):
         return
     construct = DistributedDataParallel.__init__
     signature = inspect.signature(construct)
@@ -128,6 +129,10 @@ def change_wrappers(plan: dict[str, Any]) -> None:
         bound = signature.bind(wrapper, *args, **kwargs)
         bound.arguments.update(options)
         construct(*bound.args, **bound.kwargs)
+        if halved:
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+            wrapper.register_comm_hook(None, bf16_compress_hook)
 
     DistributedDataParallel.__init__ = constructing
 
@@ -140,7 +145,13 @@ def facts(seen: Seen) -> dict[str, Any]:
     size, wrapper = max(every, key=lambda pair: pair[0])
     bucket_mb = wrapper.bucket_bytes_cap / 2**20
     values = (bucket_mb, *(bool(getattr(wrapper, name)) for name in OPTIONS[1:]))
-    return {**dict(zip(OPTIONS, values, strict=True)), "gradients_mb": size / 2**20}
+    short = all(weight.element_size() < FULL_BYTES for weight in wrapper.parameters())
+    return {
+        **dict(zip(OPTIONS, values, strict=True)),
+        "gradients_mb": size / 2**20,
+        "hooked": bool(getattr(wrapper, "_comm_hooks", ())),
+        "short": short,
+    }
 
 
 def unset(plan: dict[str, Any], seen: Seen) -> str:
@@ -149,6 +160,8 @@ def unset(plan: dict[str, Any], seen: Seen) -> str:
     for name, value in (plan.get("ddp") or {}).items():
         if found.get(name) != value:
             return f"the wrapper of the training has {name}={found.get(name)} all the same"
+    if plan.get("bf16_gradients") and not found.get("hooked"):
+        return "the wrapper of the training exchanges them as they are all the same"
     return ""
 
 
