@@ -31,6 +31,7 @@ from gpulift.advise.advice import (
 from gpulift.advise.evidence import BASELINE, TOGETHER, Hello, Process
 from gpulift.advise.settings import Setting
 from gpulift.ground.estimate import Estimate
+from gpulift.verdicts.decision import holm
 
 ALL = Setting(TOGETHER, "all that help, together", "step")
 INPUT = "input: an infinitely fast loader"
@@ -39,6 +40,8 @@ THREADED = (
     "another thread of the script reads the loader: its batches are not given again, and what a"
     " step waits for them is not told apart"
 )
+# That any of several changes that do nothing is told to do something: half of it, that one helps.
+CHANCE = 0.02
 LITTLE = 0.02  # of a step: what waits for input no longer is beside the point
 MUCH = 0.05  # of a step, that one line takes outside of torch
 SAID_NOTHING = "the process never imported torch"
@@ -70,7 +73,7 @@ def advise(
     launch_s: float | None = None,
 ) -> Advice:
     """The answer of all processes that there are. A change is told to help or to hurt only where
-    Holm's test among all of them says so at 5 %. `cached`: replays had their batches at once;
+    Holm's test among all of them says so at 2 %. `cached`: replays had their batches at once;
     `launch_s`: what one more launch of all takes."""
     every = [*replays, *turns, *together_runs]
     plain = [one for one in every if one.setting == BASELINE]
@@ -257,11 +260,11 @@ def _timed(row: Row, logs: Sequence[float]) -> Trial:
 
 
 def _judged(trials: Sequence[Trial]) -> Iterator[Row]:
-    compared = [launches.p_value(trial.logs) for trial in trials if trial.compared]
-    significant = iter(launches.holm(compared))
-    for trial in trials:
-        if trial.compared:
-            yield _verdict(trial.row, next(significant), trial.logs)
+    every = dict(enumerate(trials))
+    adjusted = holm({at: launches.p_value(one.logs) for at, one in every.items() if one.compared})
+    for at, trial in every.items():
+        if at in adjusted:
+            yield _verdict(trial.row, adjusted[at] <= CHANCE, trial.logs)
         else:
             yield trial.row
 

@@ -14,7 +14,6 @@ from gpulift.advise.evidence import BASELINE, Process, Window
 from gpulift.ground.estimate import Estimate
 from gpulift.verdicts import stats
 
-LEVEL = 0.05  # the chance that any of several changes that do nothing is told to do something
 MemoryOf: TypeAlias = Literal["device_bytes", "host_bytes"]
 NO_BLOCKS = np.empty(0)
 MOST_INPUT = 0.99  # of a step
@@ -140,17 +139,6 @@ def p_value(logs: Sequence[float]) -> float:
         return 0.0
     quantile = abs(fmean(logs)) * math.sqrt(count) / spread
     return 2 * float(scipy.special.stdtr(count - 1, -quantile))
-
-
-def holm(p_values: Sequence[float]) -> list[bool]:
-    """Which are significant among all of them (S. Holm, Scandinavian Journal of Statistics 6
-    (1979), 65-70)."""
-    significant = [False] * len(p_values)
-    for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[at] > LEVEL / (len(p_values) - rank):
-            break
-        significant[at] = True
-    return significant
 
 
 def peak_difference(replays: Sequence[Process], arm: str) -> int | None:

@@ -10,7 +10,7 @@ import scipy
 
 from gpulift.advise.advice import UNDECIDED, Row, Wide
 from gpulift.advise.evidence import Process
-from gpulift.advise.launches import LEVEL, issued_share
+from gpulift.advise.launches import issued_share
 from gpulift.ground import text
 
 WIDE = 0.1  # of an interval that tells nothing, on either side
@@ -18,6 +18,7 @@ MOST = 1000  # launches: more are never asked for
 PACED = 0.95  # of a step, that the host issues
 FEWER = ("compile", "compile_all", "foreach", "fused", "batch_2x")  # launches, for as many items
 TOLD = 3
+LEVEL = 0.05  # that an interval leaves out
 
 
 def wide(logs: Sequence[float]) -> Wide | None:

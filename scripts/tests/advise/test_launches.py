@@ -13,13 +13,6 @@ from gpulift.advise.evidence import BASELINE, PROCESSOR, Live
 from tests.advise.made import GPU, replay, silent, turn
 
 
-def test_holm_rejects_from_the_smallest_on_until_one_is_kept() -> None:
-    assert launches.holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]
-    assert launches.holm([0.04, 0.012, 0.024]) == [True, True, True]
-    assert launches.holm([0.06]) == [False]
-    assert launches.holm([]) == []
-
-
 def test_p_value_as_of_student() -> None:
     logs = [0.01, 0.02, 0.018, 0.03]
     assert launches.p_value(logs) == pytest.approx(scipy_stats.ttest_1samp(logs, 0).pvalue)
