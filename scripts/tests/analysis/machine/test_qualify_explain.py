@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.explain import as_data, explanation
+from gpulift.analysis.machine.explain import as_data
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, SKIPPED, CheckResult
+from gpulift.analysis.machine.rows import row
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.reference import Peak, Reference
 from gpulift.analysis.summary import summarise
 from gpulift.ground.steps import SECTIONS
 from gpulift.records.read import read_run
+from gpulift.verdicts import table
 from gpulift.verdicts.comparison import Launch
 from gpulift.verdicts.explain import launch_line, run_launch_data
 from tests import sample
@@ -37,6 +39,10 @@ NOISY = memory(4.5e12, noise=0.05)
 def judged(folder: Path, records: list[Json], known: Reference | None, id: str) -> CheckResult:
     """The check of a run that lies in files, as one that was measured does."""
     return result(summarise(read_run(sample.write(folder, records))), known, id)
+
+
+def explanation(one: CheckResult) -> str:
+    return "\n".join(table.explained([row(one)]))
 
 
 def held(one: CheckResult) -> list[Launch]:
