@@ -115,7 +115,7 @@ def result(summary: Summary, known: Reference | None, id: str, **how: Any) -> Ch
 )
 def test_rates_at_their_limit(low: float, high: float, word: str) -> None:
     verdict = judge(Estimate((low + high) / 2, low, high, 3), 100.0, 0.05, higher_is_better=True)
-    assert (verdict.word, verdict.limit) == (word, 95.0)
+    assert (verdict.verdict, verdict.limit) == (word, 95.0)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_rates_at_their_limit(low: float, high: float, word: str) -> None:
 )
 def test_times_at_their_limit(low: float, high: float, word: str) -> None:
     verdict = judge(Estimate((low + high) / 2, low, high, 3), 100.0, 0.05, higher_is_better=False)
-    assert (verdict.word, verdict.limit) == (word, 105.0)
+    assert (verdict.verdict, verdict.limit) == (word, 105.0)
 
 
 def test_the_smallest_effect_is_what_would_just_fail() -> None:
@@ -146,11 +146,11 @@ def test_the_smallest_effect_is_what_would_just_fail() -> None:
 @pytest.mark.parametrize("value", [50.0, 99.0])
 def test_one_launch_never_decides(value: float) -> None:
     one = judge(Estimate(value, value - 0.1, value + 0.1, 1), 100.0, 0.05)
-    assert one.word == INCONCLUSIVE
+    assert one.verdict == INCONCLUSIVE
     assert one.reason.startswith("one launch:")
     none = judge(Estimate(value, None, None, 1), 100.0, 0.05)
-    assert (none.word, none.reason[:11]) == (INCONCLUSIVE, "one launch:")
-    assert judge(Estimate(value), 100.0, 0.05).word == INCONCLUSIVE
+    assert (none.verdict, none.reason[:11]) == (INCONCLUSIVE, "one launch:")
+    assert judge(Estimate(value), 100.0, 0.05).verdict == INCONCLUSIVE
 
 
 def test_the_ids_of_checks() -> None:
