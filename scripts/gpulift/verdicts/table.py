@@ -105,10 +105,11 @@ def explained(rows: Iterable[Row]) -> Iterator[str]:
 
 def rows_named(table: Table, part: str) -> list[Row]:
     """The rows of which this is a part of group/subject; an error where there is none."""
-    return matching(table.rows, _name, part)
+    return matching(table.rows, name_of, part)
 
 
-def _name(row: Row) -> str:
+def name_of(row: Row) -> str:
+    """Its group/subject."""
     own = row.subject.startswith(f"{row.group}/") or not row.group
     return row.subject if own else f"{row.group}/{row.subject}"
 
