@@ -15,9 +15,9 @@ from gpulift.records.parse import read_record
 from gpulift.records.read import Run
 from gpulift.report import escaping, page, render, site
 from gpulift.report import machine_views as of_machines
-from gpulift.report.changes import Change
 from gpulift.report.figures import Figure
 from gpulift.report.machine_views import MachineView
+from gpulift.verdicts.row import Table
 from tests import sample
 from tests.conftest import CHECKOUT
 
@@ -45,7 +45,7 @@ def analysed(summaries: Sequence[Summary], results: Path | None = None) -> Analy
     return analyse(summaries, read_beside(results, models) if results else Beside())
 
 
-def undrawn(analysis: Analysis, out: Path | None = None, changes: Sequence[Change] = ()) -> str:
+def undrawn(analysis: Analysis, out: Path | None = None, changes: Sequence[Table] = ()) -> str:
     """The pages, one after the other; report.md goes to the folder, if one is named."""
     contents, blank = _blank(analysis, changes)
     if out is not None:
@@ -72,7 +72,7 @@ def undrawn_pages(analysis: Analysis) -> dict[str, str]:
 
 
 def _blank(
-    analysis: Analysis, changes: Sequence[Change] = ()
+    analysis: Analysis, changes: Sequence[Table] = ()
 ) -> tuple[page.Contents, dict[str, Figure]]:
     """What a report has, and figures in which nothing is drawn."""
     contents = page.contents_of(analysis, changes)

@@ -23,12 +23,10 @@ from gpulift.analysis.doubts import NO_DOUBTS, Doubts, doubts_of
 from gpulift.analysis.gains import FIRST_MODELS
 from gpulift.analysis.grade import Grade, grade_of_arms
 from gpulift.analysis.ladder import Ladder, Rung, ladders_of
-from gpulift.analysis.machine import verdict
+from gpulift.analysis.machine import rows, verdict
 from gpulift.analysis.machine.card_lines import of_card
 from gpulift.analysis.machine.checks import judge_run
-from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.machine.saved import kept_health
-from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.model_records import committed_files
 from gpulift.analysis.neighbours import neighbours_at
 from gpulift.analysis.reference import find_reference
@@ -44,6 +42,7 @@ from gpulift.records.read import read_run
 from gpulift.report import fit, ladder, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.fit import Point
+from gpulift.verdicts import table
 from gpulift.verdicts.cases import Case
 
 MODELS = ("nvidia-h200", "nvidia-h100-80gb-hbm3")  # the first that has records
@@ -61,7 +60,6 @@ DARK = {  # of the page, by the colours that are drawn
 }
 QUALIFIED = f"{MODELS[1]}/2026-11-27-791d3f9"  # a run of `qualify --quick`
 CHECKS = (
-    "roof/host_link/h2d/burst",
     "roof/device_memory/burst",
     "roof/gemm/bf16/burst",
     "health/temperature",
@@ -209,21 +207,11 @@ def qualified(results: Path) -> str:
     answer = verdict.answer(checks, load=verdict.load_of(summary))
     page = f"{QUALIFIED}/report/index.html"
     lines = (
-        f"  {'check':<26}{'measured':>12}{'limit':>14}{'of it':>10}",
-        *(_check(one) for id in CHECKS for one in checks if one.id == id),
+        *(table.line(rows.row(one)) for id in CHECKS for one in checks if one.id == id),
         of_card(summary),
         f"{answer.glyph} {answer.sentence}{answer.names}; report: results/{page}",
     )
     return "".join(f"{line}\n" for line in lines)
-
-
-def _check(one: CheckResult) -> str:
-    glyph = verdict.GLYPHS[one.verdict]
-    if one.value is None or one.limit is None:
-        return f"{glyph} {one.id:<26}{one.reason}"
-    measured, limit = (quantity(value, one.unit) for value in (one.value, one.limit))
-    share = text.percent(one.fraction) if one.fraction is not None else ""
-    return f"{glyph} {one.id:<26}{measured:>12}{limit:>14}{share:>10}  {one.reason}".rstrip()
 
 
 def in_readme(readme: str, found: Sequence[Exhibit], lines: str) -> str:

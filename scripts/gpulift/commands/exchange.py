@@ -11,6 +11,7 @@ import typer
 
 from gpulift.analysis.analyse import Analysis, JudgedRun, by_machine, judged
 from gpulift.analysis.choice import read_cases
+from gpulift.analysis.machine import rows
 from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import summarise
 from gpulift.commands.shared import analysis_of, results_folder, summary_of
@@ -18,12 +19,12 @@ from gpulift.exchange import writing
 from gpulift.exchange.csv_table import all_columns, csv_bytes
 from gpulift.exchange.gbench_out import gbench_text
 from gpulift.exchange.github import github_text
-from gpulift.exchange.junit import junit_bytes
 from gpulift.exchange.prometheus import prometheus_text
 from gpulift.ground.arguments import Filter, SomeResults, named, require_free
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.read import Run, read_results
+from gpulift.verdicts import table
 from gpulift.verdicts.cases import TECHNIQUE
 from gpulift.verdicts.matching import selected
 
@@ -37,7 +38,9 @@ EXPORTS: Mapping[str, Callable[[Sequence[Run], Collection[Path]], bytes]] = {
     CSV: lambda runs, _: csv_bytes(runs),
     "gbench": lambda runs, _: gbench_text(runs).encode(),
     GITHUB: lambda runs, _: github_text(_judged(runs)).encode(),
-    JUNIT: lambda runs, named: junit_bytes(_checked(_techniques(runs), named)),
+    JUNIT: lambda runs, named: table.junit(
+        *(rows.table_of(one.summary, one.checks) for one in _checked(_techniques(runs), named))
+    ).encode(),
     "prometheus": lambda runs, named: prometheus_text(
         runs, _checked([run for run in runs if _is_ours(run)], named)
     ).encode(),

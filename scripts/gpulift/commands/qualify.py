@@ -10,10 +10,16 @@ from typing import Annotated
 import typer
 
 from gpulift.analysis.doubts import Doubts
-from gpulift.analysis.machine import card_lines, feeding, links, qualification, saved, training
+from gpulift.analysis.machine import (
+    card_lines,
+    feeding,
+    links,
+    qualification,
+    rows,
+    saved,
+    training,
+)
 from gpulift.analysis.machine import tables as shown
-from gpulift.analysis.machine.checks import basis
-from gpulift.analysis.machine.explain import explanation
 from gpulift.analysis.machine.qualification import Qualification
 from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.summary import Summary
@@ -25,7 +31,9 @@ from gpulift.ground import terminal
 from gpulift.ground.arguments import Filter, Json, Wide, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
+from gpulift.ground.text import visible
 from gpulift.report import tables
+from gpulift.verdicts import table
 from gpulift.verdicts.matching import Kind, matching, require_part
 
 CHECKS = Kind("check", "a check's name")
@@ -139,17 +147,13 @@ def _tell(judged: Qualification, beside: list[Summary], how: Shown) -> None:
     screen = terminal.console(wide=how.wide)
     for part in judged.parts:
         commands.show(screen, analysis.doubts, part.summary, beside)
-        screen.print(basis(part.summary), soft_wrap=True)
-        screen.print(shown.verdicts(part.results, how.every))
-        for line in (*feeding.answers(part.summary), *links.told(part.summary)):
-            screen.print(line, soft_wrap=True, markup=False)
-        screen.print(f"records: {part.folder}", soft_wrap=True)
+        made = rows.table_of(part.summary, part.results, str(part.folder))
+        told = (*feeding.answers(part.summary), *links.told(part.summary))
+        typer.echo("\n".join(map(visible, (*table.lines(made, how.every), *told))))
     if among is not None:
-        by_card = {card.card: card.summary for card in judged.cards}
-        screen.print(shown.verdicts(among.results, every=True))
-        screen.print(shown.siblings_table(among.siblings, among.results, by_card))
+        made = rows.table("siblings", among.siblings.title, among.results, str(among.file))
+        typer.echo(table.FORMS["lines"](made))
         screen.print(shown.crowding_table(among.siblings))
-        screen.print(f"siblings: {among.file}", soft_wrap=True)
     try:
         if how.explain is not None:
             _explain(judged, how.explain)
@@ -176,4 +180,4 @@ def _explain(judged: Qualification, wanted: str) -> None:
     except GpuliftError as error:
         kept = ", ".join(str(card.folder) for card in judged.cards)
         raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
-    typer.echo("\n\n".join(map(explanation, chosen)))
+    typer.echo("\n".join(map(visible, table.explained(map(rows.row, chosen)))))

@@ -85,16 +85,12 @@ def report(
     from gpulift.exchange.csv_table import csv_bytes
     from gpulift.report import changes, page
 
-    made = []
-    if gates:
-        from gpulift.gate.plan import judged_again
-
-        made += [changes.from_gate(judged_again(folder)) for folder in gates]
+    made = [changes.of_gate(folder) for folder in gates or ()]
     if base is not None:
         from gpulift.verdicts.comparison import compare
 
         compared = compare(read_results([base]), found, across, filter=filter)
-        made.append(changes.from_comparison(compared, found[0].records[0].context.slug))
+        made.append(changes.of_comparison(compared, found[0].records[0].context.slug))
     prices = None
     if usd_per_hour:
         from gpulift.analysis.cost import read_prices
@@ -103,7 +99,7 @@ def report(
     folder = out or _report_folder([*(results or []), *(gates or [])][0])
     summaries = [summary_of(run) for run in found]
     further = records_beside(summaries, [*places, results_folder()], say)
-    changed = [change.machine for change in made]
+    changed = [changes.machine_of(change) for change in made]
     analysis = analysis_of(summaries, further, prices, models=changed)
     path = page.write(analysis, folder, made, {"report.csv": csv_bytes(found)}, png)
     for name, machine in analysis.machines.items():

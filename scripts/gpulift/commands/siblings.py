@@ -10,20 +10,17 @@ from pathlib import Path
 import typer
 
 from gpulift.analysis.choice import choice_of
-from gpulift.analysis.machine import saved, tables
-from gpulift.analysis.machine.qualification import exit_code_of
-from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE
+from gpulift.analysis.machine import rows, saved
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
-from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.commands import shared as commands
-from gpulift.ground import terminal
 from gpulift.ground.arguments import Json, Results, Wide
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.read import Run, read_run, run_folders
 from gpulift.records.together import was_crowded
+from gpulift.verdicts import table
 
 
-def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> None:
+def siblings(results: Results, _wide: Wide = False, as_json: Json = False) -> None:
     """Name the card that is an outlier, of three or more of one model, or the node without one.
 
     Of a card with several runs each case is of the one that stands for it, and of all cards only
@@ -38,16 +35,12 @@ def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> Non
     }
     found = compare_siblings(summaries, today=choice.today)
     judged = judge_siblings(found)
+    made = rows.table("siblings", found.title, judged)
     if as_json:
         commands.print_json(saved.siblings_document(found, judged))
     else:
-        screen = terminal.console(wide=wide)
-        screen.print(tables.siblings_table(found, judged, summaries))
-        for one in judged:
-            if one.verdict in (FAIL, INCONCLUSIVE):
-                line = f"{GLYPHS[one.verdict]} {one.id}: {one.reason}; {one.remedy}"
-                screen.print(line, soft_wrap=True, markup=False)
-    raise typer.Exit(exit_code_of(judged))
+        typer.echo(table.FORMS["lines"](made))
+    raise typer.Exit(made.exit_code)
 
 
 def _by_card(folders: Sequence[Path]) -> dict[str, list[Run]]:

@@ -7,17 +7,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from gpulift.analysis import conditions
 from gpulift.analysis.prediction import INCONCLUSIVE, INSIDE, NOT_MEASURED, OUTSIDE, Answer
-from gpulift.ground import errors, terminal, text
-from gpulift.ground.text import visible
+from gpulift.ground import errors, text
 from gpulift.records.model import Record
 from gpulift.verdicts.comparability import FactDifference
+from gpulift.verdicts.row import FAILED, LEFT_OUT, OPEN, PASSED, Row, Table
 
 DIGITS = 4
+KINDS = {INSIDE: PASSED, OUTSIDE: FAILED, INCONCLUSIVE: OPEN, NOT_MEASURED: LEFT_OUT}
+CHANCE = (
+    "of arms that are as they were, 1 in 20 falls outside, and more where days or runs differ by"
+    " more than the launches of one run do"
+)
 
 
 @dataclass(frozen=True)
@@ -52,65 +54,49 @@ class Verification:
         return errors.OK if INSIDE in verdicts else errors.NOTHING_RAN
 
 
-def lines(found: Verification) -> list[str]:
-    """A title, then what stands below the table; nothing in it is obeyed by a terminal."""
-    record = found.record
-    case = f", {text.case_label(record.case_id)}" if record.case_id else ""
-    said = [f"{record.citation}: {record.technique}{case}, {record.pace} regime"]
-    said += [f"{one.arm}: {one.verdict}, {one.reason}" for one in found.answers if one.reason]
-    said += [f"launch {one.launch + 1}: {one.outcome}, {one.reason}" for one in found.broken]
-    if found.differs:
-        said.append(f"differs: {', '.join(_shown(one) for one in found.differs)}")
-    said += [_widest(found)] if any(one.verdict == INSIDE for one in found.answers) else []
-    return [visible(line) for line in [*said, summary_line(found)]]
-
-
 def table(found: Verification) -> Table:
-    """A row for each arm: then, where the new mean was expected, now, and the answer."""
-    made = terminal.titled("")
-    then, now = _launches("then", found.then), _launches("now", found.measured)
-    for name in ("arm", "quantity", then, "95 % prediction", now, "answer"):
-        made.add_column(Text(visible(name)))
-    for one in found.answers:
-        made.add_row(*(Text(visible(cell)) for cell in _cells(one)))
-    return made
+    """A row for each arm: then and where the new mean was expected, now, and the answer."""
+    record, counts = found.record, (found.then, found.measured)
+    case = [text.case_label(record.case_id)] if record.case_id else []
+    notes = [f"launch {one.launch + 1}: {one.outcome}, {one.reason}" for one in found.broken]
+    if found.differs:
+        notes.append(f"differs: {', '.join(_shown(one) for one in found.differs)}")
+    inside = [(one.unseen, one.arm) for one in found.answers if one.verdict == INSIDE]
+    for change, arm in [max(inside)] if inside else []:
+        may = f"a change of {text.percent(change)} in {arm} may fit"
+        notes.append(f"inside is no proof of equality: {may}")
+    return Table(
+        name="gpulift verify",
+        title=f"{record.citation}: {', '.join((record.technique, *case, record.pace))} regime",
+        rows=tuple(map(_row, found.answers)),
+        exit_code=found.exit_code,
+        notes=(*notes, CHANCE),
+        conditions=tuple(map(_launches, ("then", "now"), counts)),
+        folder=str(found.folder),
+    )
 
 
-def _cells(one: Answer) -> tuple[str, ...]:
-    known = [value for value in (one.low, one.high) if value is not None]
-    interval = f"[{', '.join(_figure(one, value) for value in known)}]" if known else ""
-    then, now = (_figure(one, value) if value else "" for value in (one.then, one.now))
-    return one.arm, one.quantity.name, then, interval, now, answer_text(one)
+def _row(one: Answer) -> Row:
+    ends = [_figure(one, end) for end in (one.low, one.high) if end is not None]
+    expected = f" (95 % prediction {' to '.join(ends)})" if ends else ""
+    return Row(
+        question="now/then",
+        subject=one.arm,
+        verdict=one.verdict,
+        kind=KINDS[one.verdict],
+        base=f"{_figure(one, one.then)}{expected}" if one.then else "",
+        head=_figure(one, one.now) if one.now else "",
+        reason=one.reason or _beyond(one),
+        note=one.quantity.name,
+    )
 
 
-def answer_text(one: Answer) -> str:
-    """`inside`, or `outside, 1.2 % below the interval`."""
+def _beyond(one: Answer) -> str:
+    """`1.2 % below the interval`; empty where it is not outside."""
     if one.verdict != OUTSIDE:
-        return one.verdict
+        return ""
     side = "above" if one.beyond > 0 else "below"
-    return f"{one.verdict}, {text.digits(100 * abs(one.beyond), 2)} % {side} the interval"
-
-
-def summary_line(found: Verification) -> str:
-    """How many arms came out as predicted, and what that is worth."""
-    counts = {
-        verdict: sum(one.verdict == verdict for one in found.answers)
-        for verdict in (INSIDE, OUTSIDE, INCONCLUSIVE, NOT_MEASURED)
-    }
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    return (
-        f"{said}; of arms that are as they were, 1 in 20 falls outside, and more where days or runs"
-        " differ by more than the launches of one run do"
-    )
-
-
-def _widest(found: Verification) -> str:
-    """Inside a wide interval is no proof that nothing changed."""
-    name, change = max(
-        ((one.arm, one.unseen) for one in found.answers if one.verdict == INSIDE),
-        key=lambda each: each[1],
-    )
-    return f"inside is no proof of equality: a change of {text.percent(change)} in {name} may fit"
+    return f"{text.digits(100 * abs(one.beyond), 2)} % {side} the interval"
 
 
 def as_dict(found: Verification) -> Mapping[str, Any]:
@@ -123,7 +109,11 @@ def as_dict(found: Verification) -> Mapping[str, Any]:
         "regime": record.regime,
         "exit_code": found.exit_code,
         "arms": [
-            {**asdict(one), "beyond": one.beyond, "answer": answer_text(one)}
+            {
+                **asdict(one),
+                "beyond": one.beyond,
+                "answer": ", ".join(filter(None, (one.verdict, _beyond(one)))),
+            }
             for one in found.answers
         ],
         "differs": [{"fact": one.fact, "then": one.base, "now": one.head} for one in found.differs],
@@ -135,7 +125,7 @@ def as_dict(found: Verification) -> Mapping[str, Any]:
 
 def _launches(when: str, records: Sequence[Record]) -> str:
     launches = text.counted(len(records), "launch", "launches")
-    return f"{when} ({launches}, {conditions.commit(records[0].context.build)})"
+    return f"{when}: {launches} of {conditions.commit(records[0].context.build)}"
 
 
 def _figure(one: Answer, value: float) -> str:

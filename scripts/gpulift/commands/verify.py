@@ -15,7 +15,7 @@ from gpulift.analysis import arms, prediction
 from gpulift.commands import citation, verify_file
 from gpulift.commands.citing import Places
 from gpulift.commands.shared import Gpu, Out, options_given, print_json
-from gpulift.commands.verified import Verification, as_dict, lines, table
+from gpulift.commands.verified import Verification, as_dict, table
 from gpulift.engine import machine, measuring
 from gpulift.engine.again import axes_of, command_again, filter_of
 from gpulift.engine.machine import TechniqueInfo
@@ -23,12 +23,12 @@ from gpulift.ground import errors
 from gpulift.ground.arguments import Json
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, NOTHING_RAN, GpuliftError
-from gpulift.ground.terminal import console
 from gpulift.ground.text import visible
 from gpulift.records.find import find_record
 from gpulift.records.model import Context, Record
 from gpulift.records.read import read_results
 from gpulift.verdicts.comparability import differences
+from gpulift.verdicts.table import FORMS
 
 LEAST_LAUNCHES = 3
 NONE = "none"
@@ -98,10 +98,7 @@ def _verify_record(
     if as_json:
         print_json(as_dict(found))
     else:
-        title, *notes = lines(found)
-        typer.echo(title)
-        console().print(table(found))
-        typer.echo("\n".join(notes))
+        typer.echo(FORMS["lines"](table(found)))
     return found.exit_code
 
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -30,6 +30,8 @@ from gpulift.ground.programs import JOB_ENVIRONMENT
 from gpulift.ground.text import counted, visible
 from gpulift.ground.whole import temporary_folder
 from gpulift.verdicts.decision import EQUIVALENT, IMPROVED, REGRESSED
+from gpulift.verdicts.row import Row
+from gpulift.verdicts.table import figures, line
 
 PATIENCE = (
     "hashes show that nothing was edited since; they are no proof against a liar with patience,"
@@ -57,6 +59,7 @@ class Verified:
     origin: Origin
     says: Mapping[str, Any]
     problems: tuple[str, ...]
+    rows: tuple[Row, ...]  # those that changed first
     wall: float | None = None  # head / base of whole runs, where a command was measured
 
     @property
@@ -65,14 +68,9 @@ class Verified:
         return errors.FAILED if self.problems else errors.OK
 
     @property
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Those that changed first."""
-        return sorted(self.says["rows"], key=lambda row: row["verdict"] == EQUIVALENT)
-
-    @property
     def summary(self) -> str:
         """`holds: 2 rows: 1 improved, 1 equivalent`."""
-        counts = Counter(row["verdict"] for row in self.rows)
+        counts = Counter(row.verdict for row in self.rows)
         told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         holds = "does not hold" if self.problems else "holds"
         return f"{holds}: {counted(len(self.rows), 'row')}: {told}"
@@ -106,7 +104,9 @@ def verified(file: Path) -> Verified:
         says = sealed.says(result)
         found = list(_problems(held, folder, result, says))
         wall = _wall(result, folder)
-        return Verified(held.made_at, result.setup.origin, says, tuple(found), wall)
+        rows = [one.verdict.row(one.row.id, one.margins.least) for one in result.rows]
+        rows.sort(key=lambda row: row.verdict == EQUIVALENT)
+        return Verified(held.made_at, result.setup.origin, says, tuple(found), tuple(rows), wall)
 
 
 def _problems(
@@ -137,7 +137,7 @@ def lines(found: Verified, file: Path) -> Iterator[str]:
     says = found.says
     yield f"{file}: {found.summary} ({found.sides})"
     yield from (f"problem: {one}" for one in found.problems)
-    yield from (f"{row['verdict']:<13}{row['row']}: {_figures(row)}" for row in found.rows)
+    yield from map(line, found.rows)
     if found.wall is not None:
         yield f"whole runs: head / base {found.wall:.4f} by the wall clock"
     yield f"equal in every run: {found.equal or NOTHING}"
@@ -152,9 +152,9 @@ def lines(found: Verified, file: Path) -> Iterator[str]:
 def one_line(found: Verified) -> str:
     """For a list of many."""
     first = found.rows[0] if found.rows else None
-    figures = f", {first['row']} {_figures(first)}" if first else ""
+    shown = f", {first.subject} {_figures(first)}" if first else ""
     problem = f"; {found.problems[0]}" if found.problems else ""
-    return f"{found.summary}{figures}; {found.sides}; {found.where}{problem}"
+    return f"{found.summary}{shown}; {found.sides}; {found.where}{problem}"
 
 
 def markdown(found: Verified) -> Iterator[str]:
@@ -162,7 +162,7 @@ def markdown(found: Verified) -> Iterator[str]:
     problem = f": {_code(found.problems[0])}" if found.problems else ""
     yield f"**gpulift certificate {found.summary}** ({_code(found.sides)}){problem}"
     for row in found.rows[:MOST_ROWS]:
-        yield f"- {row['verdict']} {_code(row['row'])} {_code(_figures(row))}"
+        yield f"- {row.verdict} {_code(row.subject)} {_code(_figures(row))}"
     more = len(found.rows) - MOST_ROWS
     yield from [f"- and {counted(more, 'more row')}"] if more > 0 else []
     wall = f"; whole runs {found.wall:.4f}" if found.wall is not None else ""
@@ -184,14 +184,8 @@ def as_dict(found: Verified) -> dict[str, Any]:
     }
 
 
-def _figures(row: Mapping[str, Any]) -> str:
-    ratio = (
-        f"head / base {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}],"
-        f" {counted(row['launches'], 'launch', 'launches')}"
-        if "ratio" in row
-        else ""
-    )
-    return "; ".join(filter(None, (ratio, row.get("reason", ""))))
+def _figures(row: Row) -> str:
+    return "; ".join(filter(None, (figures(row), row.reason)))
 
 
 def _code(text: str) -> str:
@@ -221,27 +215,23 @@ def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
         code = run(command, stdout=2, pass_fds=callers, check=False).returncode
         if not file.is_file():
             raise GpuliftError("nothing was measured again, see above", code or errors.FAILED)
-        return held_against(says, verified(file).says)
+        return held_against(found, verified(file))
 
 
-def held_against(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[int, list[str]]:
+def held_against(then: Verified, now: Verified) -> tuple[int, list[str]]:
     """The exit code and what to say of a certificate and a new one of the same gate."""
-    rows = {row["row"]: row for row in now["rows"]}
-    answers = {
-        row["row"]: _answer(row, rows.get(row["row"]))
-        for row in then["rows"]
-        if row["verdict"] in SIGNS
-    }
+    rows = {row.subject: row for row in now.rows}
+    here = [(row, rows.get(row.subject)) for row in then.rows if row.verdict in SIGNS]
+    answers = [_answer(*both) for both in here]
     if not answers:
         return errors.INCONCLUSIVE, ["it decides no row, so that nothing can be confirmed"]
-    worst = next(one for one in WORST_FIRST if one in answers.values())
+    worst = next(one for one in WORST_FIRST if one in answers)
     told = [
-        f"{answer}: {row['row']}: {_figures(row)} then, {_figures(rows.get(row['row'], {}))} here"
-        for row in then["rows"]
-        if (answer := answers.get(row["row"]))
+        f"{answer}: {old.subject}: {_figures(old)} then, {_figures(new) if new else ''} here"
+        for answer, (old, new) in zip(answers, here, strict=True)
     ]
-    facts = [("outputs", then["equal"], now["equal"])]
-    conditions = (then["conditions"], now["conditions"])
+    facts = [("outputs", then.says["equal"], now.says["equal"])]
+    conditions = (then.says["conditions"], now.says["conditions"])
     keys = dict.fromkeys([*conditions[0], *conditions[1]])
     facts += [(key, *(one.get(key, "not told") for one in conditions)) for key in keys]
     differ = [
@@ -253,12 +243,13 @@ def held_against(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[int, 
     return code, [worst, *told, *(differ or ["differs: nothing that either tells"])]
 
 
-def _answer(then: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
+def _answer(then: Row, now: Row | None) -> str:
     """Sizes are the same where intervals overlap, or lie within the least change of each other."""
-    if now is None or now["verdict"] not in SIGNS:
+    if not (then.estimate and now and now.estimate and now.verdict in SIGNS):
         return UNDECIDED
-    if SIGNS[then["verdict"]] != SIGNS[now["verdict"]]:
+    if SIGNS[then.verdict] != SIGNS[now.verdict]:
         return NOT
-    overlap = then["low"] <= now["high"] and now["low"] <= then["high"]
-    apart = abs(math.log(now["ratio"] / then["ratio"]))
-    return SAME if overlap or apart <= math.log1p(then["least"]) else SIZE
+    old, new = then.estimate, now.estimate
+    overlap = (old.low or 0) <= (new.high or 0) and (new.low or 0) <= (old.high or 0)
+    apart = abs(math.log(new.value / old.value))
+    return SAME if overlap or apart <= math.log1p(then.limit or 0) else SIZE

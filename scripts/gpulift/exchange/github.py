@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from gpulift.analysis import conditions
 from gpulift.analysis.analyse import Analysis, JudgedRun
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.gains import headline, ordered
-from gpulift.analysis.machine.checks import basis, coverage
-from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, CheckResult
+from gpulift.analysis.machine import rows
 from gpulift.analysis.machine.verdict import overall
 from gpulift.analysis.summary import Roof, Worth
 from gpulift.exchange.rows import known_errors
 from gpulift.ground import text
 from gpulift.ground.markup import code, table
-
-MOST_LINES = 10
-MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "skipped": "➖"}
+from gpulift.verdicts.row import FAILED
+from gpulift.verdicts.table import MARKS, markdown
 
 
 def github_text(analysis: Analysis) -> str:
@@ -29,14 +28,15 @@ def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
     summary, checks = run.summary, run.checks
     verdict = overall(checks)
     context = summary.run.records[0].context
-    yield f"## gpulift: {MARKS[verdict]} {verdict} on {code(summary.run.machine)}"
+    yield f"## gpulift: {MARKS[rows.KINDS[verdict]]} {verdict} on {code(summary.run.machine)}"
     yield ""
-    yield f"{coverage(checks)}; {basis(summary)}."
     yield f"Run {code(summary.run.name)}, commit {code(conditions.commit(context.build))}."
     for mark in summary.marks:
         yield f"**Mind: {mark}.**"
     yield ""
-    yield from _checks(checks)
+    made = rows.table_of(summary, checks)
+    folded = (replace(row, notable=row.kind == FAILED) for row in made.rows)
+    yield from markdown(replace(made, name="checks", rows=tuple(folded)))
     yield from table(
         ("technique", "case", "arm", "speedup", "fraction of the roof", "known errors"),
         [_worth(row) for row in ordered(headline(summary, doubts), doubts)],
@@ -47,18 +47,6 @@ def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
     if not summary.worths and not summary.roofs:
         yield "Nothing was measured in this run."
         yield ""
-
-
-def _checks(checks: Sequence[CheckResult]) -> Iterator[str]:
-    for word in (FAIL, INCONCLUSIVE):
-        found = [check for check in checks if check.verdict == word]
-        for check in found[:MOST_LINES]:
-            why = "; ".join(part for part in (check.reason, check.remedy) if part)
-            yield f"- {MARKS[word]} {word} {code(check.id)} {code(why)}"
-        if len(found) > MOST_LINES:
-            yield f"- {MARKS[word]} and {len(found) - MOST_LINES} more that are {word}"
-        if found:
-            yield ""
 
 
 def _worth(row: Worth) -> tuple[str, ...]:

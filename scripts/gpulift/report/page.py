@@ -25,13 +25,14 @@ from gpulift.report import (
     site,
     topology,
 )
-from gpulift.report.changes import Change
+from gpulift.report.changes import machine_of
 from gpulift.report.drawing import Drawing
 from gpulift.report.limits import limits
 from gpulift.report.machine_views import in_order, machine_views, technique_ids
 from gpulift.report.settings import settings
 from gpulift.report.site import FRONT
 from gpulift.report.technique_views import technique_views
+from gpulift.verdicts.row import Table
 
 MOST_LETTERS = 60_000  # of Markdown; GitHub takes 65,536 in a comment
 NO_FILES: Mapping[Path, str] = {}
@@ -53,7 +54,7 @@ class Contents:
 def write(
     analysis: Analysis,
     out: Path,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Table] = (),
     tables: Mapping[str, bytes] = NO_TABLES,
     png: bool = False,
 ) -> Path:
@@ -100,7 +101,7 @@ def save(
 
 def contents_of(
     analysis: Analysis,
-    changes: Sequence[Change] = (),
+    changes: Sequence[Table] = (),
     files: Mapping[Path, str] = NO_FILES,
     tables: Sequence[str] = (),
 ) -> Contents:
@@ -115,7 +116,7 @@ def contents_of(
     machines = machine_views(analysis.runs, analysis.machines, anchors)
     anchors = in_order(anchors, machines)
     slugs = [one.run.records[0].context.slug for one in summaries]
-    models_here = [*slugs, *(change.machine for change in changes)]
+    models_here = [*slugs, *map(machine_of, changes)]
     certificates = error_rates.views(models_here, analysis.certificates)
     models_beside = models.views(summaries, analysis.references, list(anchors))
     most = limits(sum(len(one.run.records) for one in summaries))
@@ -176,9 +177,9 @@ def cut(text: str, most: int = MOST_LETTERS) -> str:
     return f"{kept}\n\n*{text.count(chr(10), len(kept) + 1)} more lines: see the page.*\n"
 
 
-def _title(summaries: Sequence[Summary], changes: Sequence[Change]) -> str:
+def _title(summaries: Sequence[Summary], changes: Sequence[Table]) -> str:
     if not summaries:
-        return f"{changes[0].head} against {changes[0].base}"
+        return changes[0].title
     return " beside ".join(dict.fromkeys(one.run.machine for one in summaries))
 
 

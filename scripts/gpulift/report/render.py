@@ -21,9 +21,9 @@ from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.ground import text
 from gpulift.ground.field import WORDS
 from gpulift.records.model import Record
-from gpulift.report import beside, escaping, tables, technique_views
+from gpulift.report import beside, changes, escaping, tables, technique_views
 from gpulift.report.claimed import CLAIM_STYLES
-from gpulift.verdicts import decision
+from gpulift.verdicts import decision, table
 
 SCRIPT, STYLE = "report.js", "report.css"
 
@@ -82,6 +82,7 @@ def _environment(html: bool) -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(claim_styles=CLAIM_STYLES, prices=None, field=json.dumps(WORDS))
+    made.globals.update(change_glyphs=changes.GLYPHS)
     made.filters.update(
         rate=text.rate,
         ratio=text.ratio,
@@ -125,5 +126,10 @@ def _environment(html: bool) -> Environment:
         fact_notes=beside.notes,
         claim_measured=claims.measured,
         claim_conditions=claims.conditions,
+        comment=table.markdown,
+        row_counts=table.counted,
+        row_figures=table.figures,
+        row_name=table.name_of,
+        row_why=table.why,
     )
     return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,6 @@ MARKS = {BROKEN: "❌", FAILED: "❌", OPEN: "❔", PASSED: "✅", LEFT_OUT: "�
 MOST_ROWS = 100  # of a table: a comment of GitHub holds 65,536 characters
 SHORT = 10  # rows, which are all shown
 MOST_REASONS = 5  # for which rows are left out
-NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 JUNIT_KINDS = {BROKEN: "error", FAILED: "failure", OPEN: "failure", LEFT_OUT: "skipped"}
 JUNIT_BEGINNING = b"<?xml version='1.0' encoding='utf-8'?>\n<testsuite name=\"gpulift "
 LATENCY, MEASURE = "latency", "value"  # in Bencher's format: in nanoseconds, and without a unit
@@ -47,7 +45,7 @@ def counted(table: Table) -> str:
 def line(row: Row) -> str:
     """The verdict first, then subject, both sides, estimate, reason, and what would have been
     seen."""
-    beside = f"{row.base} -> {row.head}" if row.base else ""
+    beside = " -> ".join(filter(None, (row.base, row.head)))
     words = "; ".join(filter(None, (beside, figures(row), why(row), row.note)))
     return (
         f"{row.verdict:<13}{row.subject}: {words}" if words else f"{row.verdict:<13}{row.subject}"
@@ -86,17 +84,16 @@ def lines(table: Table, every: bool = False) -> Iterator[str]:
 
 
 def left_out(rows: Iterable[Row]) -> Iterator[str]:
-    """How many rows are left out for each reason."""
-    reasons = Counter(
-        (row.verdict, "; ".join(filter(None, (row.reason, row.remedy))))
-        for row in rows
-        if row.kind == LEFT_OUT
-    ).most_common()
-    for (word, reason), count in reasons[:MOST_REASONS]:
-        yield f"{count} {word}: {reason}"
+    """How many rows are left out for each reason, and by name the one of a reason of its own."""
+    by_reason: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row.kind == LEFT_OUT:
+            by_reason.setdefault((row.verdict, row.reason, row.remedy), []).append(row)
+    reasons = sorted(by_reason.values(), key=len, reverse=True)
+    for first, *others in reasons[:MOST_REASONS]:
+        yield f"{len(others) + 1} {first.verdict}: {why(first)}" if others else line(first)
     if more := reasons[MOST_REASONS:]:
-        rest = sum(count for _, count in more)
-        yield f"{rest} {more[0][0][0]} for {len(more)} other reasons"
+        yield f"{sum(map(len, more))} {more[0][0].verdict} for {len(more)} other reasons"
 
 
 def explained(rows: Iterable[Row]) -> Iterator[str]:
@@ -108,10 +105,11 @@ def explained(rows: Iterable[Row]) -> Iterator[str]:
 
 def rows_named(table: Table, part: str) -> list[Row]:
     """The rows of which this is a part of group/subject; an error where there is none."""
-    return matching(table.rows, _name, part)
+    return matching(table.rows, name_of, part)
 
 
-def _name(row: Row) -> str:
+def name_of(row: Row) -> str:
+    """Its group/subject."""
     own = row.subject.startswith(f"{row.group}/") or not row.group
     return row.subject if own else f"{row.group}/{row.subject}"
 
@@ -224,10 +222,27 @@ def _escaped(words: str) -> str:
     return "%0A".join(visible(part).replace("%", "%25") for part in words.split("\n"))
 
 
-def junit(table: Table) -> str:
-    """A test case per row and control. What is open is a failure, which a skipped test would hide,
-    but for rows that are not notable."""
-    suite = ET.Element("testsuite", name=table.name)
+def junit(*tables: Table) -> str:
+    """A suite for each: several stand in one element."""
+    suites = list(map(_suite, tables))
+    root = suites[0]
+    if len(suites) > 1:
+        (root := ET.Element("testsuites")).extend(suites)
+    ET.indent(tree := ET.ElementTree(root))
+    content = BytesIO()
+    tree.write(content, encoding="utf-8", xml_declaration=True)
+    return content.getvalue().decode()
+
+
+def _suite(table: Table) -> ET.Element:
+    """Texts among the further keys are properties, then a test case per row and control. What is
+    open is a failure, which a skipped test would hide, but for rows that are not notable, and where
+    it is so little that the exit code says nothing of it."""
+    suite = ET.Element("testsuite", name=_xml(table.name))
+    properties = ET.SubElement(suite, "properties")
+    for key, value in table.data.items():
+        if value and isinstance(value, str):
+            ET.SubElement(properties, "property", name=key, value=_xml(value))
     controls = f"{table.name.removeprefix('gpulift ')}.controls"
     for control in table.controls:
         kind = {PASSED: "", FAILED: "error"}.get(control.kind, "failure")
@@ -235,15 +250,12 @@ def junit(table: Table) -> str:
     for row in table.rows:
         name = (row.group.replace("/", "."), row.subject.removeprefix(f"{row.group}/"))
         kind = JUNIT_KINDS.get(row.kind, "")
-        usual = row.kind == OPEN and not row.notable
+        usual = row.kind == OPEN and not (row.notable and table.exit_code)
         _junit_case(suite, name, row, "skipped" if usual else kind, line(row))
-    suite.set("tests", str(len(suite)))
+    suite.set("tests", str(len(suite) - 1))
     for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(count, str(len(list(suite.iter(kind)))))
-    ET.indent(tree := ET.ElementTree(suite))
-    content = BytesIO()
-    tree.write(content, encoding="utf-8", xml_declaration=True)
-    return content.getvalue().decode()
+    return suite
 
 
 def _junit_case(suite: ET.Element, name: tuple[str, str], row: Row, kind: str, words: str) -> None:
@@ -252,12 +264,12 @@ def _junit_case(suite: ET.Element, name: tuple[str, str], row: Row, kind: str, w
         ET.SubElement(case, "system-out").text = _xml(words)
         return
     element = ET.SubElement(case, kind, type=row.verdict, message=_xml(words))
-    element.text = _xml("\n".join(row.data().get("path", ())))
+    element.text = _xml("\n".join(row.steps()))
 
 
 def _xml(words: str) -> str:
-    """Without the characters that XML 1.0 cannot hold."""
-    return NOT_IN_XML.sub("?", words)
+    """What XML 1.0 cannot hold, and what a terminal would obey, as its escape."""
+    return "\n".join(map(visible, words.split("\n")))
 
 
 def bencher(table: Table) -> str:

@@ -228,7 +228,7 @@ def test_a_check_that_is_not_there_loses_nothing(gpu: pytest.MonkeyPatch, capfd:
     told = capfd.readouterr()
     assert "--explain: no check holds 'health/temprature'; near it: health/temp" in told.err
     assert "the results are kept in run" in told.err
-    assert "Is this machine as fast as it should be?" in told.out
+    assert "NVIDIA H200, judged by computed peaks: no reference for this model: " in told.out
     assert told.out.splitlines()[-1].startswith("✓ Pass")
     assert Path("run/qualification.json").is_file()
 
@@ -360,7 +360,7 @@ def test_cards_of_two_models_are_refused_before_anything_is_measured(
 def test_checks_of_several_gpus_are_explained_and_kept(cards: FakeCards, capfd: Shown) -> None:
     assert two_gpus("--explain", "siblings") == OK
     told = capfd.readouterr().out
-    assert "siblings: run/siblings.json" in told
+    assert "evidence: run/siblings.json" in told
     assert "\nsiblings: skipped\n  Qualification: skipped: 1 cards: no outlier" in told
     document = json.loads(Path("run/siblings.json").read_text(encoding="utf-8"))
     assert [one["id"] for one in document["checks"]] == ["siblings"]

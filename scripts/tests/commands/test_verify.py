@@ -18,13 +18,14 @@ from gpulift import cli
 from gpulift.analysis import prediction
 from gpulift.analysis.prediction import INCONCLUSIVE, INSIDE, NOT_MEASURED, OUTSIDE, Answer
 from gpulift.commands import verify
-from gpulift.commands.verified import Verification, answer_text, as_dict, lines, table
+from gpulift.commands.verified import Verification, as_dict, table
 from gpulift.engine.again import command_again
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.ground import errors
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Context, Record
 from gpulift.records.parse import read_context, read_record
+from gpulift.verdicts.table import FORMS
 from tests import runs_made, sample
 from tests.sample import Json
 
@@ -70,6 +71,10 @@ def changed(context: Json, path: str, value: object) -> Json:
 
 def verified(then: Sequence[Record], now: Sequence[Record]) -> Verification:
     return verify.held_against(then[0], then, now, Path("new"))
+
+
+def lines(found: Verification) -> list[str]:
+    return FORMS["lines"](table(found)).splitlines()
 
 
 # --- The interval ---
@@ -122,8 +127,7 @@ def test_another_clock_is_outside_and_how_far_is_said(pinned_s: float, side: str
     end = answer.low if side == "below" else answer.high
     assert end is not None
     assert answer.beyond == pytest.approx(answer.now / end - 1)
-    assert answer_text(answer).startswith("outside, ")
-    assert answer_text(answer).endswith(f" % {side} the interval")
+    assert f" % {side} the interval; speedup" in lines(found)[1]
 
 
 def test_ceilings_are_judged_by_their_rates() -> None:
@@ -169,7 +173,8 @@ def test_an_arm_that_is_skipped_now_is_said_and_decides_nothing() -> None:
     found = verified(copies(), now)
     assert [one.verdict for one in found.answers] == [NOT_MEASURED]
     assert found.exit_code == errors.NOTHING_RAN
-    assert "pinned: not measured, no right to lock memory" in lines(found)
+    assert lines(found)[1].startswith("not measured pinned: ")
+    assert "; no right to lock memory; " in lines(found)[1]
 
 
 def test_an_arm_of_one_old_launch_is_inconclusive() -> None:
@@ -211,8 +216,7 @@ def test_a_record_cannot_write_to_the_terminal() -> None:
     made = sample.launches(3, "transfer/pinned_copy", COPY, arms)
     then = tuple(read_record(one) for one in made)
     found = verified(then, then)
-    shown = "".join(str(cell) for column in table(found).columns for cell in column.cells)
-    assert "x\\x1b[31m[bold]\\u202e" in shown
+    assert "x\\x1b[31m[bold]\\u202e" in lines(found)[1]
     assert all(line.isprintable() for line in lines(found))
 
 
@@ -417,7 +421,8 @@ def test_the_case_is_measured_again_and_judged(
     assert f"--benchmark_filter={case}" in said.err
     assert "--launches 3 --arm-time 0.3 --precision 0.0025" in said.err
     assert ("jemalloc" in said.out, "glibc " in said.out) == (True, False)
-    assert ("1 inside;" in said.out, "1 outside;" in said.out) == (code == 0, code == 1)
+    word = "outside" if code else "inside"
+    assert f": 1 row: 1 {word}\n{word:<13}jemalloc: " in said.out
     assert len(list(old.parent.glob("*/run.json"))) == 1, "new records lie where `run` puts them"
 
 

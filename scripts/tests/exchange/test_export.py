@@ -157,33 +157,20 @@ def test_two_runs_do_not_pass_for_repetitions(
 # --- JUnit ---
 
 
-def test_junit_counts_what_it_holds(
+def test_junit_has_what_failed_and_where_it_was_measured(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = made(tmp_path / "run", runs_made.with_troubles())
     written = exported(capsys, "junit", folder).encode()
     assert not complaints(written)
     document = ET.fromstring(written)
-    assert document.tag == "testsuites"
-    (suite,) = document.findall("testsuite")
-    cases = suite.findall("testcase")
-    counts = {
-        "tests": len(cases),
-        "failures": len(suite.findall("testcase/failure")),
-        "errors": len(suite.findall("testcase/error")),
-        "skipped": len(suite.findall("testcase/skipped")),
-    }
-    assert {key: int(suite.attrib[key]) for key in counts} == counts
-    del counts["skipped"]
-    assert {key: int(document.attrib[key]) for key in counts} == counts
-    failed = {one.attrib["name"]: one.find("failure") for one in cases}
+    failed = {one.attrib["name"]: one.find("failure") for one in document.iter("testcase")}
     error = failed["transfer/pinned_copy/bytes:4096"]
     assert error is not None
     assert "signal SIGSEGV" in error.attrib["message"]
-    assert counts["failures"] == 2
-    names = {one.attrib["name"]: one.attrib["value"] for one in suite.iter("property")}
+    names = {one.attrib["name"]: one.attrib["value"] for one in document.iter("property")}
     assert names["machine"] == "NVIDIA H200"
-    assert "built from uncommitted changes" in names.values()
+    assert "built from uncommitted changes" in names["marks"]
 
 
 def test_junit_takes_the_health_that_was_kept_beside_the_records(
@@ -195,9 +182,7 @@ def test_junit_takes_the_health_that_was_kept_beside_the_records(
     (folder / "qualification.json").write_text(json.dumps(kept), encoding="utf-8")
     document = ET.fromstring(exported(capsys, "junit", folder).encode())
     failed = [one for one in document.iter("testcase") if one.find("failure") is not None]
-    assert [(one.attrib["classname"], one.attrib["name"]) for one in failed] == [
-        ("qualify.health", "ecc")
-    ]
+    assert [(one.attrib["classname"], one.attrib["name"]) for one in failed] == [("health", "ecc")]
 
 
 def test_only_duets_are_no_test_suite(
@@ -356,8 +341,8 @@ def test_a_folder_is_judged_by_the_newest_of_each_check(
     newest = made(above / "2026-11-28-abc1234", later)
     for named, judges in ((above, True), (newest, False)):
         text = exported(capsys, "junit", named)
-        (suite,) = ET.fromstring(text.encode()).findall("testsuite")
-        (roof,) = (case for case in suite if case.attrib.get("name") == "device_memory/burst")
+        cases = ET.fromstring(text.encode()).iter("testcase")
+        (roof,) = (case for case in cases if case.attrib.get("name") == "device_memory/burst")
         assert ("not measured" not in ET.tostring(roof, "unicode")) == judges
     text = exported(capsys, "prometheus", above)
     assert text.count("\ngpulift_qualified{") == 1, "a machine, not each of its runs"

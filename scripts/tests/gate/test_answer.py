@@ -31,7 +31,6 @@ from gpulift.gate.judge import Control, GateResult, judge
 from gpulift.gate.metrics import Reading
 from gpulift.gate.pairs import Pair, PairedLaunch, Run, write_launch
 from gpulift.records.throttle import Throttle
-from gpulift.report import changes
 from gpulift.verdicts import explain, table
 from gpulift.verdicts.explain import Attribution, Measured
 from gpulift.verdicts.row import FAILED, OPEN, PASSED, Table
@@ -101,8 +100,6 @@ def test_a_control_that_is_not_finished_is_open(control: Control, kind: str) -> 
 def test_what_a_gate_rests_on_is_its_error_budget_where_it_compared_anything() -> None:
     none = judge(Evidence(replace(setup(ROWS[0]), unmeasurable={ROWS[0].id: "no GPU"})))
     assert of(none).conditions[0].endswith(f"nothing was compared; {none.setup.certificate}")
-    assert changes.from_gate(none).basis[0] == "nothing was compared"
-    assert changes.from_gate(RESULT).basis[0].startswith("family of 4: planned chance")
     bare = replace(RESULT, setup=replace(RESULT.setup, certificate=""))
     assert of(bare).conditions[0].endswith(family(RESULT.plan))
 

@@ -247,7 +247,7 @@ def test_its_certificate_holds(bench: FakeBench) -> None:
     assert against_base("--certificate", "c.json") == 1
     found = verified(Path("c.json"))
     assert not found.problems
-    assert [row["verdict"] for row in found.rows] == ["regressed", "equivalent", "equivalent"]
+    assert [row.verdict for row in found.rows] == ["regressed", "equivalent", "equivalent"]
     assert found.says["conditions"]["card"] == "NVIDIA H200"
     document = json.loads(Path("c.json").read_bytes())
     records = [line for one in document["parts"][1:] for line in one["lines"]]

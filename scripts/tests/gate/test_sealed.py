@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_it_holds_and_says_what_a_reviewer_asks(file: Path, capsys: Shown) -> No
     assert cli.main(["verify", str(file)]) == OK
     said = capsys.readouterr().out
     assert "holds: 1 row: 1 improved (aaaaaaa -> bbbbbbb)" in said
-    assert "step.py/wall: head / base 0.9" in said
+    assert "step.py/wall: head/base 0.89998, 95 % interval 0.8" in said
     assert "whole runs: head / base 0.8" in said
     assert "equal in every run: out.txt" in said
     assert "gate: --setup=make -- python3 step.py" in said
@@ -258,9 +259,9 @@ def test_what_a_second_measurement_says(
     file: Path, tmp_path: Path, here: float | None, code: int, answer: str
 ) -> None:
     conditions = {"card": "1 x NVIDIA H100", "driver": "1 x 580.1", "processor": "P"}
-    now = verified(certificate(tmp_path, here or 1.0, conditions=conditions)).says
+    now = verified(certificate(tmp_path, here or 1.0, conditions=conditions))
     if here is None:
-        now = {**now, "rows": [{**now["rows"][0], "verdict": "inconclusive"}]}
-    got, said = held_against(verified(file).says, now)
+        now = replace(now, rows=(replace(now.rows[0], verdict="inconclusive"),))
+    got, said = held_against(verified(file), now)
     assert (got, said[0]) == (code, answer)
     assert said[-1] == "differs: card (1 x NVIDIA H200 then, 1 x NVIDIA H100 here)"

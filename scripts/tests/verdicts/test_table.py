@@ -150,7 +150,7 @@ def test_junit_has_every_row_and_control_and_only_what_xml_can_hold() -> None:
     suite = ET.fromstring(content)
     kinds = {
         (one.get("classname"), one.get("name")): [(part.tag, part.get("type")) for part in one]
-        for one in suite
+        for one in suite.iter("testcase")
     }
     assert kinds == {
         ("gate.controls", "null"): [("system-out", None)],
@@ -165,12 +165,16 @@ def test_junit_has_every_row_and_control_and_only_what_xml_can_hold() -> None:
         ("t.x", "here"): [("skipped", "skipped")],
         ("t.x", "there"): [("skipped", "skipped")],
     }
+    assert [one.attrib for one in suite.iter("property")] == [{"name": "mode", "value": "duet"}]
     counts = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
     assert counts == ["11", "3", "2", "3"]
+    little = replace(TABLE, rows=ROWS[2:3], exit_code=0)
+    both = ET.fromstring(table.junit(TABLE, little))
+    assert [one.get("skipped") for one in both] == ["3", "1"], "the exit code says nothing of it"
     (regressed,) = suite.iterfind(".//failure[@type='regressed']")
     assert regressed.text == "\n".join(PATH)
     assert regressed.get("message") == LINES[1]
-    assert "two?[0m <lines>" in str(suite.find(".//error[@type='error']").get("message"))  # type: ignore[union-attr]
+    assert "two\\x1b[0m <lines>" in str(suite.find(".//error[@type='error']").get("message"))  # type: ignore[union-attr]
 
 
 def test_json_has_every_field_and_the_keys_of_its_question() -> None:

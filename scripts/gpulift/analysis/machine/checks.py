@@ -24,7 +24,7 @@ from gpulift.analysis.machine.results import (
     VERDICTS,
     Check,
     CheckResult,
-    Verdict,
+    judged,
 )
 from gpulift.analysis.machine.unmeasured import (
     left_out,
@@ -82,28 +82,29 @@ def for_all_looks(estimate: Estimate) -> Estimate:
 
 def judge(
     estimate: Estimate, value: float, tolerance: float, higher_is_better: bool = True
-) -> Verdict:
+) -> CheckResult:
     """Where the interval lies against value * (1 -+ tolerance); `tolerance` is a fraction."""
     limit = value * (1 - tolerance if higher_is_better else 1 + tolerance)
     if estimate.low is None or estimate.high is None:
-        return Verdict(INCONCLUSIVE, _no_interval(estimate), limit=limit)
+        return judged(INCONCLUSIVE, _no_interval(estimate), limit=limit)
     if estimate.one_launch:
         why = (
             "one launch: its interval does not hold the variation from launch to launch, so that no"
             " smallest effect is known"
         )
-        return Verdict(INCONCLUSIVE, why, limit=limit)
+        return judged(INCONCLUSIVE, why, limit=limit)
     effect = _smallest_effect(estimate, limit / value, higher_is_better)
     worst, best = (estimate.low, estimate.high)
     if not higher_is_better:
         worst, best = -estimate.high, -estimate.low
     signed = limit if higher_is_better else -limit
+    found = judged(PASS, limit=limit, smallest_effect=effect)
     if worst >= signed:
-        return Verdict(PASS, "", "", limit, effect)
+        return found
     if best < signed:
         side = "below" if higher_is_better else "above"
-        return Verdict(FAIL, f"the whole interval is {side} the limit", "", limit, effect)
-    return Verdict(INCONCLUSIVE, "the interval holds the limit", "", limit, effect)
+        return replace(found, verdict=FAIL, reason=f"the whole interval is {side} the limit")
+    return replace(found, verdict=INCONCLUSIVE, reason="the interval holds the limit")
 
 
 def judge_run(
@@ -201,7 +202,7 @@ def _judge_check(check: Check, entry: Measured | None, reference: Reference | No
         share = check.estimate.value / peak.value
         reason = f"implausible: {100 * share:.0f} % of the {peak.kind}"
         remedy = "do not use this figure: report it with its record"
-        return _result(check, Verdict(FAIL, reason, remedy, IMPLAUSIBLE * peak.value), peak)
+        return _result(check, judged(FAIL, reason, remedy, limit=IMPLAUSIBLE * peak.value), peak)
     other_host = _other_host(check, entry) if entry else ""
     if entry is not None and not other_host:
         return _judge_by_entry(check, entry)
@@ -218,13 +219,13 @@ def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
         verdict = replace(verdict, reason=better, remedy=REFRESH)
     if not entry.judges:
         reason = f"sound machines differ by more than {100 * entry.tolerance:.0f} %"
-        verdict = Verdict(SKIPPED, reason)
+        verdict = judged(SKIPPED, reason)
     elif misfits:
         reason = f"other conditions: {'; '.join(misfits)}"
         if verdict.smallest_effect is None:
             reason += f"; {verdict.reason}"
         remedy = "measure under the conditions of the reference"
-        verdict = replace(verdict, word=INCONCLUSIVE, reason=reason, remedy=remedy)
+        verdict = replace(verdict, verdict=INCONCLUSIVE, reason=reason, remedy=remedy)
     return replace(
         _result(check, verdict, _Bound(entry.value, "measured")),
         tolerance=entry.tolerance if entry.judges else None,
@@ -237,7 +238,7 @@ def _judge_by_entry(check: Check, entry: Measured) -> CheckResult:
 def _far_better(check: Check, entry: Measured) -> str:
     """Told where the whole interval is as far above the reference as the limit is below it."""
     over = 1 + entry.tolerance if check.higher_is_better else 1 - entry.tolerance
-    if judge(check.estimate, entry.value * over, 0.0, check.higher_is_better).word != PASS:
+    if judge(check.estimate, entry.value * over, 0.0, check.higher_is_better).verdict != PASS:
         return ""
     off = abs(check.estimate.value / entry.value - 1)
     return f"{text.percent(off)} better than the reference"
@@ -248,26 +249,26 @@ def _judge_by_peak(check: Check, peak: _Bound, lacks: str) -> CheckResult:
     if peak.value is None or share is None:
         if check.roof:
             lacks += ", and no peak can be computed"
-        return _result(check, Verdict(SKIPPED, lacks, BUILD_REFERENCE), _Bound())
+        return _result(check, judged(SKIPPED, lacks, BUILD_REFERENCE), _Bound())
     verdict = judge_share(check.estimate, peak.value, share, peak.kind)
     return _result(check, replace(verdict, remedy=_remedy(check, verdict)), peak)
 
 
-def judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> Verdict:
+def judge_share(estimate: Estimate, peak: float, share: float, kind: str) -> CheckResult:
     """Passes from a share of the peak on and fails below half of it."""
     upper = judge(estimate, peak, 1 - share)
     lower = judge(estimate, peak, 1 - share / 2)
     effect = lower.smallest_effect
     expected = f"{100 * share:.0f} % of the {kind}"
-    if upper.word == PASS:
-        return Verdict(PASS, f"at least {expected}", "", upper.limit, effect)
-    if lower.word == FAIL:
+    if upper.verdict == PASS:
+        return replace(upper, reason=f"at least {expected}", smallest_effect=effect)
+    if lower.verdict == FAIL:
         reason = f"below half of the {expected} that is expected"
-        return Verdict(FAIL, reason, "", lower.limit, effect)
+        return replace(lower, reason=reason)
     if effect is None:
         return upper
     reason = f"not surely {expected}, nor below half of it"
-    return Verdict(INCONCLUSIVE, reason, "", upper.limit, effect)
+    return judged(INCONCLUSIVE, reason, limit=upper.limit, smallest_effect=effect)
 
 
 def _peak(check: Check, context: Context, reference: Reference | None) -> _Bound:
@@ -316,17 +317,13 @@ def _major(version: str) -> str:
     return match.group() if match else ""
 
 
-def _result(check: Check, verdict: Verdict, bound: _Bound) -> CheckResult:
-    return CheckResult(
+def _result(check: Check, verdict: CheckResult, bound: _Bound) -> CheckResult:
+    return replace(
+        verdict,
         id=check.id,
-        verdict=verdict.word,
-        reason=verdict.reason,
-        remedy=verdict.remedy,
         estimate=check.estimate,
         unit=check.unit,
-        limit=verdict.limit,
         fraction=check.estimate.value / bound.value if bound.value else None,
-        smallest_effect=verdict.smallest_effect,
         kind=bound.kind,
         against=bound.value,
         reference=bound.entry,
@@ -334,14 +331,14 @@ def _result(check: Check, verdict: Verdict, bound: _Bound) -> CheckResult:
     )
 
 
-def _remedy(check: Check, verdict: Verdict) -> str:
+def _remedy(check: Check, verdict: CheckResult) -> str:
     """What to do about a check that did not pass."""
-    if verdict.word == PASS:
+    if verdict.verdict == PASS:
         return ""
     if check.estimate.one_launch:
         return ONE_LAUNCH_REMEDY
     arm = check.case.first.arm(check.arm)
     usual = HOST_REMEDY if arm and arm.may_wait_for_host else REMEDY
     remedy = next((told for prefix, told in REMEDIES if check.id.startswith(prefix)), usual)
-    again = verdict.word == INCONCLUSIVE and remedy != REMEDY
+    again = verdict.verdict == INCONCLUSIVE and remedy != REMEDY
     return f"measure again with nothing else running; {remedy}" if again else remedy

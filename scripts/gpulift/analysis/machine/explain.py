@@ -18,10 +18,9 @@ from gpulift.verdicts.decision import percent
 from gpulift.verdicts.explain import launch_line, run_launch_data
 
 
-def explanation(result: CheckResult) -> str:
+def steps_of(result: CheckResult) -> list[str]:
     """The whole path of a check; each line begins with its section of METHOD.md."""
-    lines = [*_measured(result), *_held_against(result), *_among_siblings(result), *_end(result)]
-    return "\n  ".join([f"{result.id}: {result.verdict}", *lines])
+    return [*_measured(result), *_held_against(result), *_among_siblings(result), *_end(result)]
 
 
 def as_data(result: CheckResult) -> dict[str, Any]:

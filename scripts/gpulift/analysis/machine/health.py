@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpulift.analysis.machine import telemetry
 from gpulift.analysis.machine.driver import Health, NvLink
-from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult, Verdict
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult, judged
 from gpulift.ground import text
 from gpulift.records.decode import converted
 from gpulift.records.model import Record
@@ -51,25 +52,24 @@ def judge_links(before: Health, after: Health) -> tuple[CheckResult, ...]:
 
 def _missing(
     before: Health | None, after: Health | None, records: Sequence[Record]
-) -> Verdict | None:
+) -> CheckResult | None:
     """Of a card that is not there, or was before the run and is gone."""
     if before is not None and before.gpu_missing is not None:
-        return Verdict(SKIPPED, f"no GPU: {before.gpu_missing}", before.gpu_remedy)
+        return judged(SKIPPED, f"no GPU: {before.gpu_missing}", before.gpu_remedy)
     if before is not None and after is not None and after.gpu_missing is not None:
-        return Verdict(FAIL, "the card was there before the run and is gone", RESET)
+        return judged(FAIL, "the card was there before the run and is gone", RESET)
     if before is None and records and not any(record.context.gpu for record in records):
         first = records[0].context
         told = f"no GPU: {first.gpu_missing}" if first.gpu_missing else "the records are of no GPU"
-        return Verdict(SKIPPED, told, first.gpu_remedy)
+        return judged(SKIPPED, told, first.gpu_remedy)
     return None
 
 
-def _rows(judged: Mapping[str, Verdict | None]) -> tuple[CheckResult, ...]:
+def _rows(found: Mapping[str, CheckResult | None]) -> tuple[CheckResult, ...]:
     """What passes needs no remedy, and what nobody says is skipped."""
-    every = ((name, one or Verdict(SKIPPED, UNKNOWN)) for name, one in judged.items())
     return tuple(
-        CheckResult(f"health/{name}", one.word, one.reason, one.remedy, kind="health")
-        for name, one in every
+        replace(one or judged(SKIPPED, UNKNOWN), id=f"health/{name}", kind="health")
+        for name, one in found.items()
     )
 
 
@@ -91,90 +91,90 @@ def _from_records(records: Sequence[Record]) -> Health:
     return converted(told, Health, "the records")
 
 
-def _ecc(start: Health, last: Health) -> Verdict | None:
+def _ecc(start: Health, last: Health) -> CheckResult | None:
     ecc = last.ecc
     if ecc.enabled is None:
         return None
     if not ecc.enabled:
         seen = "ECC is off: errors in memory would go unseen"
-        return Verdict(INCONCLUSIVE, seen, "nvidia-smi -e 1, then reboot")
+        return judged(INCONCLUSIVE, seen, "nvidia-smi -e 1, then reboot")
     if not ecc.pending:
         seen = "ECC is on, but will be off after the next reboot"
-        return Verdict(INCONCLUSIVE, seen, "nvidia-smi -e 1")
-    return Verdict(PASS, "ECC is on")
+        return judged(INCONCLUSIVE, seen, "nvidia-smi -e 1")
+    return judged(PASS, "ECC is on")
 
 
-def _uncorrected(start: Health, last: Health) -> Verdict | None:
+def _uncorrected(start: Health, last: Health) -> CheckResult | None:
     ecc = last.ecc
     now = ecc.uncorrected_volatile
     ever = ecc.uncorrected_aggregate
     if now is None and ever is None:
         return None
     if now:
-        return Verdict(FAIL, f"{now} uncorrected memory errors since the driver loaded", RESET)
+        return judged(FAIL, f"{now} uncorrected memory errors since the driver loaded", RESET)
     if ever:
         seen = f"{ever} uncorrected memory errors in the card's life, none since the driver loaded"
-        return Verdict(INCONCLUSIVE, seen, "watch this card; ask for a replacement if it grows")
-    return Verdict(PASS, "no uncorrected memory errors")
+        return judged(INCONCLUSIVE, seen, "watch this card; ask for a replacement if it grows")
+    return judged(PASS, "no uncorrected memory errors")
 
 
-def _corrected(start: Health, last: Health) -> Verdict | None:
+def _corrected(start: Health, last: Health) -> CheckResult | None:
     first = start.ecc.corrected_volatile
     now = last.ecc.corrected_volatile
     if first is None or now is None:
         return None
     if now > first:
         seen = f"{now - first} memory errors were corrected during the run"
-        return Verdict(INCONCLUSIVE, seen, "measure again; a count that grows each time is a fault")
-    return Verdict(PASS, f"none during the run, {now} since the driver loaded")
+        return judged(INCONCLUSIVE, seen, "measure again; a count that grows each time is a fault")
+    return judged(PASS, f"none during the run, {now} since the driver loaded")
 
 
-def _row_remapping(start: Health, last: Health) -> Verdict | None:
+def _row_remapping(start: Health, last: Health) -> CheckResult | None:
     rows = last.row_remapping
     if rows.pending is None and rows.failure is None:
         return None
     if rows.failure:
-        return Verdict(FAIL, "a memory row could not be remapped", "have the card replaced")
+        return judged(FAIL, "a memory row could not be remapped", "have the card replaced")
     if rows.pending:
-        return Verdict(FAIL, "a memory row waits to be remapped", "reset the card or reboot")
+        return judged(FAIL, "a memory row waits to be remapped", "reset the card or reboot")
     done = rows.correctable + rows.uncorrectable
-    return Verdict(PASS, f"{done} rows remapped, none waiting")
+    return judged(PASS, f"{done} rows remapped, none waiting")
 
 
-def _retired_pages(start: Health, last: Health) -> Verdict | None:
+def _retired_pages(start: Health, last: Health) -> CheckResult | None:
     if last.retired_pages_pending is None:
         return None
     if last.retired_pages_pending:
-        return Verdict(FAIL, "a memory page waits to be retired", "reboot")
-    return Verdict(PASS, "none waiting")
+        return judged(FAIL, "a memory page waits to be retired", "reboot")
+    return judged(PASS, "none waiting")
 
 
-def _replays(start: Health, last: Health) -> Verdict | None:
+def _replays(start: Health, last: Health) -> CheckResult | None:
     first = start.pcie.replays
     now = last.pcie.replays
     if first is None or now is None:
         return None
     if now > first:
         seen = f"{now - first} PCIe packets were sent again during the run"
-        return Verdict(INCONCLUSIVE, seen, "seat the card and its riser anew, then measure again")
-    return Verdict(PASS, "none during the run")
+        return judged(INCONCLUSIVE, seen, "seat the card and its riser anew, then measure again")
+    return judged(PASS, "none during the run")
 
 
-def _nvlinks(start: Health, last: Health) -> Verdict | None:
+def _nvlinks(start: Health, last: Health) -> CheckResult | None:
     links = last.nvlinks
     if links is None:
         return None
     if not links:
-        return Verdict(SKIPPED, "the card has no NVLink")
+        return judged(SKIPPED, "the card has no NVLink")
     if any(link.active is None for link in links):
         return None
     down = [str(number) for number, link in _numbered(links) if not link.active]
     remedy = "look at the fabric manager and the bridge, then nvidia-smi nvlink -s"
     if len(down) == len(links):
-        return Verdict(INCONCLUSIVE, "no NVLink is active: one card, or a fault", remedy)
+        return judged(INCONCLUSIVE, "no NVLink is active: one card, or a fault", remedy)
     if down:
         seen = f"{len(down)} of {len(links)} NVLinks are down: {', '.join(down)}"
-        return Verdict(FAIL, seen, remedy)
+        return judged(FAIL, seen, remedy)
     new = _new_errors(start, last, "errors")
     kinds = [_new_errors(start, last, kind) for kind in ("crc_errors", "replays", "ecc_errors")]
     mended = {link: sum(kind.get(link, 0) for kind in kinds) for link in set().union(*kinds)}
@@ -187,12 +187,12 @@ def _nvlinks(start: Health, last: Health) -> Verdict | None:
         seen = f"{sum(new.values())} errors on NVLinks during the run: {told}"
         if mended:
             seen += f"; {crc} of them CRC errors, {replays} replays, {ecc} mended by ECC"
-        return Verdict(INCONCLUSIVE, seen, remedy)
+        return judged(INCONCLUSIVE, seen, remedy)
     if mended:
         seen = f"{crc} CRC errors, {replays} replays and {ecc} mended by ECC"
         seen += f", {worst / seconds:.1f} a second on the worst link: usual below"
-        return Verdict(PASS, f"{seen} {MENDED_PER_S:.0f}, and nothing was lost")
-    return Verdict(PASS, f"{len(links)} active, no new errors")
+        return judged(PASS, f"{seen} {MENDED_PER_S:.0f}, and nothing was lost")
+    return judged(PASS, f"{len(links)} active, no new errors")
 
 
 def _numbered(links: Sequence[NvLink]) -> list[tuple[int, NvLink]]:
@@ -210,18 +210,18 @@ def _new_errors(start: Health, last: Health, kind: str) -> dict[int, int]:
     }
 
 
-def _power_limit(start: Health, last: Health) -> Verdict | None:
+def _power_limit(start: Health, last: Health) -> CheckResult | None:
     power = last.power
     limit, usual = power.limit_w, power.default_limit_w
     if limit is None or usual is None:
         return None
     if limit < usual:
         seen = f"measured under a lowered limit: {limit:.0f} W, the default is {usual:.0f} W"
-        return Verdict(INCONCLUSIVE, seen, f"nvidia-smi -pl {usual:.0f}")
-    return Verdict(PASS, f"{limit:.0f} W, the default is {usual:.0f} W")
+        return judged(INCONCLUSIVE, seen, f"nvidia-smi -pl {usual:.0f}")
+    return judged(PASS, f"{limit:.0f} W, the default is {usual:.0f} W")
 
 
-def _free_memory(start: Health, last: Health) -> Verdict | None:
+def _free_memory(start: Health, last: Health) -> CheckResult | None:
     memory = start.memory
     total, free = memory.total_bytes, memory.free_bytes
     if not total or free is None:
@@ -231,18 +231,18 @@ def _free_memory(start: Health, last: Health) -> Verdict | None:
     if share < FREE_SHARE:
         users = _processes_text(start)
         remedy = "end what uses the card, then measure again"
-        return Verdict(INCONCLUSIVE, f"{seen}: {users or 'the driver names no process'}", remedy)
-    return Verdict(PASS, seen)
+        return judged(INCONCLUSIVE, f"{seen}: {users or 'the driver names no process'}", remedy)
+    return judged(PASS, seen)
 
 
-def _processes(start: Health, last: Health) -> Verdict | None:
+def _processes(start: Health, last: Health) -> CheckResult | None:
     if start.processes is None:
         return None
     users = _processes_text(start)
     if users:
         seen = f"other processes are on the card: {users}"
-        return Verdict(INCONCLUSIVE, seen, "end them, then measure again")
-    return Verdict(PASS, "nothing else was on the card before the run")
+        return judged(INCONCLUSIVE, seen, "end them, then measure again")
+    return judged(PASS, "nothing else was on the card before the run")
 
 
 def _processes_text(health: Health) -> str:
@@ -254,15 +254,15 @@ def _processes_text(health: Health) -> str:
     return ", ".join(users)
 
 
-def _driver(start: Health, last: Health) -> Verdict | None:
+def _driver(start: Health, last: Health) -> CheckResult | None:
     """Within one major version an older driver runs what was built for a newer runtime."""
     driver, runtime = last.cuda_driver, last.cuda_runtime
     if not driver or not runtime:
         return None
     seen = f"driver {last.driver} for CUDA {driver}, built for {runtime}".strip()
     if _major(driver) < _major(runtime):
-        return Verdict(FAIL, seen, f"install a driver for CUDA {_major(runtime)}")
-    return Verdict(PASS, seen)
+        return judged(FAIL, seen, f"install a driver for CUDA {_major(runtime)}")
+    return judged(PASS, seen)
 
 
 def _major(version: str) -> int:
@@ -270,27 +270,27 @@ def _major(version: str) -> int:
     return int(match.group()) if match else 0
 
 
-def _mig(start: Health, last: Health) -> Verdict | None:
+def _mig(start: Health, last: Health) -> CheckResult | None:
     if last.mig is None:
         return None
     if last.mig:
         seen = "MIG is on: only a part of the card was measured"
-        return Verdict(INCONCLUSIVE, seen, "nvidia-smi -mig 0, then reset the card")
-    return Verdict(PASS, "MIG is off")
+        return judged(INCONCLUSIVE, seen, "nvidia-smi -mig 0, then reset the card")
+    return judged(PASS, "MIG is off")
 
 
-def _numa(start: Health, last: Health) -> Verdict | None:
+def _numa(start: Health, last: Health) -> CheckResult | None:
     node = start.numa_node
     if node is None or start.affinity_covers_node is None:
         return None
     if not start.affinity_covers_node:
         seen = f"the process may not run on the card's NUMA node {node}"
         remedy = f"numactl --cpunodebind={node} --membind={node} ./gpulift qualify"
-        return Verdict(INCONCLUSIVE, seen, remedy)
-    return Verdict(PASS, f"the process may run on the card's NUMA node {node}")
+        return judged(INCONCLUSIVE, seen, remedy)
+    return judged(PASS, f"the process may run on the card's NUMA node {node}")
 
 
-_OF_THE_DRIVER: Mapping[str, Callable[[Health, Health], Verdict | None]] = {
+_OF_THE_DRIVER: Mapping[str, Callable[[Health, Health], CheckResult | None]] = {
     "ecc": _ecc,
     "uncorrected_errors": _uncorrected,
     "corrected_errors": _corrected,

@@ -24,7 +24,7 @@ from gpulift.analysis.machine.results import (
     WORTH_FAILING,
     CheckResult,
     Rate,
-    Verdict,
+    judged,
 )
 from gpulift.analysis.machine.tables import quantity
 from gpulift.analysis.machine.unmeasured import LEFT_OUT
@@ -82,14 +82,14 @@ def judge_pairs(summary: Summary, cards: Mapping[int, str]) -> list[CheckResult]
     among = (Rate.of(named[pair], "pairs", rate) for pair, rate in rates.items())
     family = family_of(among, tails=False)
     outliers = {
-        one.rate.name: Verdict(one.verdict, reason=one.told("pairs"))
+        one.rate.name: judged(one.verdict, reason=one.told("pairs"))
         for one in family.positions
         if one.named
     }
     median = math.exp(float(np.median([math.log(rate.value) for rate in rates.values()])))
     rows = []
     for pair, rate in rates.items():
-        beside = _row(outliers.get(named[pair], Verdict(PASS)), rate, median, "pairs")
+        beside = _row(outliers.get(named[pair], judged(PASS)), rate, median, "pairs")
         alone = _judge_link(rate, summary)
         verdict = min((alone, beside), key=lambda row: WORST_FIRST.index(row.verdict))
         rows.append(replace(verdict, id=f"pairs/{named[pair]}"))
@@ -186,7 +186,7 @@ def _judge_link(rate: Estimate, summary: Summary) -> CheckResult:
     peak, share = _peak(summary), expected_share(ROOF, "burst")
     if peak is None or share is None:
         reason = "no reference, and the driver does not say what the links carry"
-        return _row(Verdict(INCONCLUSIVE, reason=reason), rate, None, "")
+        return _row(judged(INCONCLUSIVE, reason=reason), rate, None, "")
     return _row(judge_share(rate, peak, share, PEAK), rate, peak, PEAK)
 
 
@@ -210,17 +210,13 @@ def _named(pair: Pair, cards: Mapping[int, str]) -> str:
     return " to ".join(f"{one} ({cards[one]})" if cards.get(one) else str(one) for one in pair)
 
 
-def _row(verdict: Verdict, rate: Estimate, against: float | None, kind: str) -> CheckResult:
-    return CheckResult(
-        id="",
-        verdict=verdict.word,
-        reason=verdict.reason,
-        remedy="" if verdict.word == PASS else LINKS,
+def _row(verdict: CheckResult, rate: Estimate, against: float | None, kind: str) -> CheckResult:
+    return replace(
+        verdict,
+        remedy="" if verdict.verdict == PASS else LINKS,
         estimate=rate,
         unit="B/s",
-        limit=verdict.limit,
         fraction=rate.value / against if against else None,
-        smallest_effect=verdict.smallest_effect,
         kind=kind,
         against=against,
     )

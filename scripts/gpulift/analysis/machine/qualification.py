@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from gpulift.engine.qualification import NODE, Plan
 from gpulift.engine.qualifying import Evidence, Folders, Looks
 from gpulift.ground.errors import (
     FAILED,
-    INCONCLUSIVE,
     NOT_COMPARABLE,
     NOTHING_RAN,
     OK,
@@ -103,18 +102,10 @@ class Qualification:
     def exit_code(self, filtered: bool) -> int:
         """1 with any failure; 5 when more than a tenth of what decides is inconclusive; 77 where
         nothing ran, but of one card on purpose: a skip is a result; else 0."""
-        judged = exit_code_of(self.results)
+        judged = verdict.exit_code_of(self.results)
         if judged == OK and {card.exit_code for card in self.cards} == {NOTHING_RAN}:
             return NOTHING_RAN if filtered or self.among else OK
         return FAILED if FAILED in {part.exit_code for part in self.parts} else judged
-
-
-def exit_code_of(results: Iterable[CheckResult]) -> int:
-    """Step times and costs vary with the host: they are shown, and do not decide."""
-    every = list(results)
-    if verdict.overall(every) == FAIL:
-        return FAILED
-    return INCONCLUSIVE if verdict.too_much_open(every) else OK
 
 
 def summary_of(run: Run, say: Say) -> Summary:

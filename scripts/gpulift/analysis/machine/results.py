@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,20 +169,9 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One judgement, why, and what to do about it. `smallest_effect`: the smallest deviation that
-    would have failed for sure."""
-
-    word: str
-    reason: str = ""
-    remedy: str = ""
-    limit: float | None = None
-    smallest_effect: float | None = None
-
-
-@dataclass(frozen=True)
 class CheckResult:
-    """One row of a qualification. `kind` is what judged it: measured, computed peak, health ...
+    """One judgement, why, and what to do about it. `kind` is what judged it: measured, computed
+    peak, health ...; `smallest_effect` the smallest deviation that would have failed for sure.
 
     `cards` and `launches` are how many are behind the reference; without a GPU there are no cards
     to count. `against` is what the limit was made of, in `unit`: the value of the `reference`, or
@@ -211,3 +201,6 @@ class CheckResult:
     def value(self) -> float | None:
         """What was measured."""
         return self.estimate.value if self.estimate else None
+
+
+judged = partial(CheckResult, "")  # of a check that is named later

@@ -54,6 +54,11 @@ class Siblings:
     note: str = ""
 
     @property
+    def title(self) -> str:
+        """Of the rows of all cards."""
+        return f"{text.counted(len(self.cards), 'card')} against each other"
+
+    @property
     def outliers(self) -> tuple[Position, ...]:
         """The slow ones, the furthest first."""
         slow = (position for position in self.positions if position.named)
@@ -116,6 +121,8 @@ def _judge_card(card: str, siblings: Siblings) -> CheckResult:
         products = told_of_products(judging)
         by = f", by {products}" if products else ""
         reason = f"none of its roofs is below those of its {len(siblings.cards) - 1} siblings{by}"
+        lowest = min(roofs, key=lambda position: position.deviation)
+        reason += f"; lowest in {lowest.rate.check} {lowest.rate.setting}: {lowest.told()}"
         return CheckResult(name, PASS, reason, kind="siblings", positions=roofs)
     worst = max(slow, key=lambda position: abs(position.deviation))
     most = f"{worst.rate.check} {worst.rate.setting}: {worst.told()}"

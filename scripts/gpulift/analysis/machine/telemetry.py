@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpulift.analysis.machine.computed_peaks import Facts, facts_of
 from gpulift.analysis.machine.driver import Health
-from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, Verdict
+from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult, judged
 from gpulift.analysis.machine.unmeasured import look_again
 from gpulift.ground.registers import slowdowns
 from gpulift.records.model import Context, Record
@@ -21,7 +21,7 @@ CLOCK_PASSES = 0.90
 CLOCK_FAILS = 0.75
 
 
-def _pcie(health: Health, records: Sequence[Record]) -> Verdict | None:
+def _pcie(health: Health, records: Sequence[Record]) -> CheckResult | None:
     """The link under load: an idle one is slowed down to save power."""
     contexts = {id(record.context): record.context for record in records}
     limits = [_pcie_limits(context, health) for context in contexts.values()]
@@ -32,12 +32,12 @@ def _pcie(health: Health, records: Sequence[Record]) -> Verdict | None:
         return None
     seen = f"generation {generation} x{width} under load, {most} x{widest} is possible"
     if generation >= most and width >= widest:
-        return Verdict(PASS, seen)
+        return judged(PASS, seen)
     if not any(_loads_the_link(record) for record in records):
         remedy = "measure transfer or ceiling/host_link: an idle link is slowed down"
-        return Verdict(INCONCLUSIVE, f"{seen}, but no copy was measured", remedy)
+        return judged(INCONCLUSIVE, f"{seen}, but no copy was measured", remedy)
     remedy = "seat the card anew; look at slot, riser and firmware settings"
-    return Verdict(FAIL, seen, remedy)
+    return judged(FAIL, seen, remedy)
 
 
 def _columns(pairs: Iterable[tuple[int | None, int | None]]) -> tuple[list[int | None], ...]:
@@ -58,7 +58,7 @@ def _loads_the_link(record: Record) -> bool:
     return any(arm.cost and arm.cost.roof.startswith("host_link/") for arm in record.arms)
 
 
-def _clock(health: Health, records: Sequence[Record]) -> Verdict | None:
+def _clock(health: Health, records: Sequence[Record]) -> CheckResult | None:
     """The highest SM clock of burst cases, which run before power or heat hold the clock down."""
     seen_hz = [
         record.telemetry.ranges["sm_clock_hz"].max
@@ -76,15 +76,15 @@ def _clock(health: Health, records: Sequence[Record]) -> Verdict | None:
     share = max(seen_hz) / most
     seen = f"{max(seen_hz) / 1e6:.0f} of {most / 1e6:.0f} MHz reached"
     if share >= CLOCK_PASSES:
-        return Verdict(PASS, seen)
+        return judged(PASS, seen)
     set_to = clocks.application_sm_hz
     if set_to and set_to < most:
         seen += f"; application clocks are set to {set_to / 1e6:.0f} MHz"
     verdict = FAIL if share < CLOCK_FAILS else INCONCLUSIVE
-    return Verdict(verdict, seen, "nvidia-smi -rgc and -rac; then look at power and heat")
+    return judged(verdict, seen, "nvidia-smi -rgc and -rac; then look at power and heat")
 
 
-def _throttle(health: Health, records: Sequence[Record]) -> Verdict | None:
+def _throttle(health: Health, records: Sequence[Record]) -> CheckResult | None:
     """What held the clock down while cases ran, as far as the driver said it."""
     seen = throttle_of(records)
     if seen.unread == len(records):
@@ -95,15 +95,15 @@ def _throttle(health: Health, records: Sequence[Record]) -> Verdict | None:
     if bad:
         named = "; ".join(f"{reason} in {_held_by(reason, records)}" for reason in bad)
         remedy = "look at cooling, power supply and power cables"
-        return Verdict(FAIL, f"{named}{part}", remedy)
+        return judged(FAIL, f"{named}{part}", remedy)
     other = [reason for reason in seen.reasons if reason not in slowdowns("power_limit")]
     if other:
         remedy = "nvidia-smi -rgc and -rac undo clock settings"
         held = f"the clock was held by {', '.join(other)}{part}"
-        return Verdict(INCONCLUSIVE, held, remedy)
+        return judged(INCONCLUSIVE, held, remedy)
     normal = ", ".join(seen.reasons)
     held = f"only {normal}, which is normal under load" if normal else "nothing held the clock down"
-    return Verdict(PASS, f"{held}{part}")
+    return judged(PASS, f"{held}{part}")
 
 
 def _held_by(reason: str, records: Sequence[Record]) -> str:
@@ -112,7 +112,7 @@ def _held_by(reason: str, records: Sequence[Record]) -> str:
     return ", ".join(sorted({record.technique for record in throttled}))
 
 
-def _temperature(health: Health, records: Sequence[Record]) -> Verdict | None:
+def _temperature(health: Health, records: Sequence[Record]) -> CheckResult | None:
     limits = health.temperature
     slowdown = limits.slowdown_c
     readings = [
@@ -126,15 +126,15 @@ def _temperature(health: Health, records: Sequence[Record]) -> Verdict | None:
         return None
     seen = f"{highest:.0f} °C at most, the card slows down at {slowdown:.0f} °C"
     if highest > slowdown - NEAR_SLOWDOWN_C:
-        return Verdict(FAIL, seen, "look at cooling and airflow")
+        return judged(FAIL, seen, "look at cooling and airflow")
     rise, reached = _steepest(records, highest)
     if rise is None:
-        return Verdict(PASS, seen)
+        return judged(PASS, seen)
     seen += f"; {rise:+.2f} °C/s in a sustained case"
     if reached + rise * LOOK_AHEAD_S > slowdown - NEAR_SLOWDOWN_C:
         seen += ", which would slow it down within a minute"
-        return Verdict(INCONCLUSIVE, seen, "measure for longer; look at cooling")
-    return Verdict(PASS, seen)
+        return judged(INCONCLUSIVE, seen, "measure for longer; look at cooling")
+    return judged(PASS, seen)
 
 
 def _steepest(records: Sequence[Record], highest: float) -> tuple[float | None, float]:
@@ -149,7 +149,7 @@ def _steepest(records: Sequence[Record], highest: float) -> tuple[float | None, 
     return max(slopes, default=(None, highest))
 
 
-def integrity(records: Sequence[Record]) -> Verdict:
+def integrity(records: Sequence[Record]) -> CheckResult:
     """The repeats of one product, which must give the same bits each time."""
     repeats = [record for record in records if record.judges_integrity]
     reasons = [record.reason for record in repeats if record.outcome == "failed"]
@@ -157,20 +157,20 @@ def integrity(records: Sequence[Record]) -> Verdict:
     reasons += [f"{arm.name}: {arm.reason}" for arm in arms]
     if reasons:
         seen = f"silent corruption: {reasons[0]}"
-        return Verdict(FAIL, seen, "do not use this card; have it replaced")
+        return judged(FAIL, seen, "do not use this card; have it replaced")
     wrong = [record for record in repeats if record.outcome != "ok"]
     if wrong:
         first = wrong[0]
         verdict = SKIPPED if first.outcome == "skipped" else INCONCLUSIVE
         remedy = first.remedy or ("" if verdict == SKIPPED else look_again(first))
-        return Verdict(verdict, f"{first.outcome}: {first.reason}", remedy)
+        return judged(verdict, f"{first.outcome}: {first.reason}", remedy)
     if not repeats:
         remedy = "./gpulift qualify without a filter that leaves it out"
-        return Verdict(SKIPPED, "the run has no integrity/repeats", remedy)
-    return Verdict(PASS, f"{len(repeats)} repeated cases gave the same bits")
+        return judged(SKIPPED, "the run has no integrity/repeats", remedy)
+    return judged(PASS, f"{len(repeats)} repeated cases gave the same bits")
 
 
-OF_THE_RUN: Mapping[str, Callable[[Health, Sequence[Record]], Verdict | None]] = {
+OF_THE_RUN: Mapping[str, Callable[[Health, Sequence[Record]], CheckResult | None]] = {
     "pcie_link": _pcie,
     "sm_clock": _clock,
     "throttle": _throttle,

@@ -18,7 +18,7 @@ from gpulift.analysis.machine.results import (
     CheckResult,
 )
 from gpulift.analysis.summary import Summary
-from gpulift.ground import text
+from gpulift.ground import errors, text
 from gpulift.records.model import Record
 
 GLYPHS = {PASS: "✓", FAIL: "✗", INCONCLUSIVE: "?", SKIPPED: "–"}
@@ -95,6 +95,13 @@ def too_much_open(results: Sequence[CheckResult]) -> bool:
     """Whether more than a tenth of what decides could not be told."""
     told = [one for one in results if one.id.startswith(DECIDING) and one.verdict != SKIPPED]
     return sum(one.verdict == INCONCLUSIVE for one in told) > MOST_OPEN * len(told)
+
+
+def exit_code_of(results: Sequence[CheckResult]) -> int:
+    """Step times and costs vary with the host: they are shown, and do not decide."""
+    if any(map(_fails, results)):
+        return errors.FAILED
+    return errors.INCONCLUSIVE if too_much_open(results) else errors.OK
 
 
 def load_of(*cards: Summary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,18 @@ import pytest
 from gpulift.analysis.machine.checks import basis, coverage, decided_by_launches, judge, judge_run
 from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
-from gpulift.analysis.machine.tables import reference_table, verdicts
+from gpulift.analysis.machine.rows import table_of
+from gpulift.analysis.machine.tables import reference_table
 from gpulift.analysis.machine.unmeasured import LEFT_OUT
 from gpulift.analysis.machine.verdict import overall
 from gpulift.analysis.reference import Conditions, Measured, Peak, Published, Reference
 from gpulift.analysis.summary import Summary, summarise
+from gpulift.ground.errors import FAILED
 from gpulift.ground.estimate import Estimate
 from gpulift.ground.terminal import console
 from gpulift.records.parse import read_record
 from gpulift.records.read import Run
+from gpulift.verdicts import table
 from tests.sample import (
     CPU_CONTEXT,
     Json,
@@ -111,7 +115,7 @@ def result(summary: Summary, known: Reference | None, id: str, **how: Any) -> Ch
 )
 def test_rates_at_their_limit(low: float, high: float, word: str) -> None:
     verdict = judge(Estimate((low + high) / 2, low, high, 3), 100.0, 0.05, higher_is_better=True)
-    assert (verdict.word, verdict.limit) == (word, 95.0)
+    assert (verdict.verdict, verdict.limit) == (word, 95.0)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_rates_at_their_limit(low: float, high: float, word: str) -> None:
 )
 def test_times_at_their_limit(low: float, high: float, word: str) -> None:
     verdict = judge(Estimate((low + high) / 2, low, high, 3), 100.0, 0.05, higher_is_better=False)
-    assert (verdict.word, verdict.limit) == (word, 105.0)
+    assert (verdict.verdict, verdict.limit) == (word, 105.0)
 
 
 def test_the_smallest_effect_is_what_would_just_fail() -> None:
@@ -142,11 +146,11 @@ def test_the_smallest_effect_is_what_would_just_fail() -> None:
 @pytest.mark.parametrize("value", [50.0, 99.0])
 def test_one_launch_never_decides(value: float) -> None:
     one = judge(Estimate(value, value - 0.1, value + 0.1, 1), 100.0, 0.05)
-    assert one.word == INCONCLUSIVE
+    assert one.verdict == INCONCLUSIVE
     assert one.reason.startswith("one launch:")
     none = judge(Estimate(value, None, None, 1), 100.0, 0.05)
-    assert (none.word, none.reason[:11]) == (INCONCLUSIVE, "one launch:")
-    assert judge(Estimate(value), 100.0, 0.05).word == INCONCLUSIVE
+    assert (none.verdict, none.reason[:11]) == (INCONCLUSIVE, "one launch:")
+    assert judge(Estimate(value), 100.0, 0.05).verdict == INCONCLUSIVE
 
 
 def test_the_ids_of_checks() -> None:
@@ -353,10 +357,6 @@ def test_without_a_gpu_nothing_is_a_pass() -> None:
     assert coverage(results) == "0 pass, 0 fail, 0 inconclusive, 1 skipped"
     assert "peak" not in basis(summary)
     assert basis(summary).startswith("not judged: no reference values")
-    screen = console()
-    with screen.capture() as shown:
-        screen.print(verdicts(results))
-    assert "Not judged: nothing that was measured here has a limit; 0 pass" in shown.get()
 
 
 def test_without_a_gpu_no_cards_are_counted() -> None:
@@ -390,33 +390,21 @@ def test_integrity_is_judged_once() -> None:
     assert [one.verdict for one in judge_run(summary, None)] == [PASS, FAIL]
 
 
-def test_tables() -> None:
-    known = reference(
-        entry(MEMORY, 4.5e12),
-        entry(STEP, 1e-3),
-        entry("cost/x/n:1/a", 1e-6, tolerance_from="varies", source="first; second"),
-    )
-    results = judge_run(run_of(*memory(4.2e12), *steps(1e-3)), known)
+def test_tables(kept: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows have what failed first, and count what passes or is skipped alike."""
+    monkeypatch.setattr(table, "SHORT", 0)
+    entries = [entry("roof/gemm/fp8/burst", 1e15), entry("roof/gemm/fp16/burst", 1e15)]
+    varies = entry("cost/x/n:1/a", 1e-6, tolerance_from="varies", source="first; second")
+    known = reference(entry(MEMORY, 4.5e12), entry(STEP, 1e-3), varies, *entries)
+    results = [
+        *judge_run(run_of(*memory(4.2e12), *steps(1e-3)), known),
+        *judge_run(run_of(*memory(4.5e12, noise=0.05)), known, filter="memory"),
+        *judge_run(run_of(*memory(4.6e12)), None),
+        CheckResult("health/ecc", PASS, "ECC is on", kind="health"),
+    ]
+    made = table_of(replace(run_of(*memory(4.2e12)), reference=known), results, "run")
+    assert made.exit_code == FAILED
     screen = console()
     with screen.capture() as shown:
-        screen.print(verdicts(results))
-        screen.print(verdicts(results, every=True))
         screen.print(reference_table(known))
-    brief, _, rest = (
-        shown.get()
-        .partition("Is this machine as fast as it should be?")[2]
-        .partition("Is this machine")
-    )
-    assert "1 pass, 1 fail, 0 inconclusive, 1 skipped" in brief
-    assert "4.20 TB/s" in brief
-    assert "2 cards" in brief
-    assert "the whole interval is below the limit" in brief
-    assert "1.05 ms" in rest, "every check has its limit"
-    assert "driver" not in rest
-    assert "5.0 % (default)" in rest
-    assert "none (varies)" in rest
-    assert "gpulift:nvidia-h200/0123456789ab" in rest
-    assert "first and 1 more" in rest
-    assert "A tolerance is how far off a sound card may be" in rest
-    judged = replace(run_of(*memory(4.2e12)), reference=known)
-    assert basis(judged) == "judged by what 2 cards of this model reached"
+    kept("\n".join((*table.lines(made), "", *table.lines(made, every=True), "", shown.get())))

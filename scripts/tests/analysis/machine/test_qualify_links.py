@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpulift.analysis.machine.explain import explanation
+from gpulift.analysis.machine.explain import steps_of
 from gpulift.analysis.machine.links import judge_node, told
-from gpulift.analysis.machine.qualification import exit_code_of
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
+from gpulift.analysis.machine.verdict import exit_code_of
 from gpulift.analysis.reference import Conditions, Measured, Reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.ground.errors import FAILED, OK
@@ -68,7 +68,7 @@ def test_the_slow_pair_is_named_with_its_cards() -> None:
     assert found["pairs"].verdict == PASS
     assert found["pairs"].reason.startswith("11 of 12; the slowest is ")
     assert exit_code_of(list(found.values())) == FAILED
-    assert "Siblings: fail: -13.9 %" in explanation(slow)
+    assert "Siblings: fail: -13.9 %" in "".join(steps_of(slow))
 
 
 @pytest.mark.parametrize(

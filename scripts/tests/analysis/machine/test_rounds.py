@@ -46,7 +46,7 @@ def test_looking_again_makes_no_false_verdict_likelier(true: float, wrong: str) 
     random, trials, false = np.random.default_rng(7), 4000, 0
     for _ in range(trials):
         logs = math.log(true) + random.normal(0, 0.02, LOOKS[-1])
-        words = (judge(estimate(logs[:look]), 1.0, 0.05).word for look in LOOKS)
+        words = (judge(estimate(logs[:look]), 1.0, 0.05).verdict for look in LOOKS)
         false += next((word for word in words if word != INCONCLUSIVE), "") == wrong
     assert false / trials < 0.025 + 2 * math.sqrt(0.025 * 0.975 / trials)
 
@@ -56,7 +56,7 @@ def test_a_sound_card_is_decided_by_looking_again() -> None:
     left = [0] * len(LOOKS)
     for _ in range(trials):
         logs = random.normal(0, 0.03, LOOKS[-1])
-        words = [judge(estimate(logs[:look]), 1.0, 0.05).word for look in LOOKS]
+        words = [judge(estimate(logs[:look]), 1.0, 0.05).verdict for look in LOOKS]
         assert "fail" not in words
         for index in range(len(LOOKS)):
             left[index] += PASS not in words[: index + 1]

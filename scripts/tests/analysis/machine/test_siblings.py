@@ -12,7 +12,7 @@ import pytest
 from gpulift.analysis.machine.measured import measured_checks
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
-from gpulift.analysis.machine.tables import crowding_table, siblings_table
+from gpulift.analysis.machine.tables import crowding_table
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.terminal import console
@@ -136,10 +136,8 @@ def test_what_running_together_costs() -> None:
     assert slow == {("c", "together")}
     screen = console()
     with screen.capture() as shown:
-        screen.print(siblings_table(siblings, judge_siblings(siblings), alone))
         screen.print(crowding_table(siblings))
-    for words in ("Do the 3 cards agree?", "75.0 %", "0.750", "together"):
-        assert words in shown.get()
+    assert "0.750" in shown.get()
 
 
 def test_cards_of_several_models_are_no_siblings() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpulift.analysis.machine.card_lines import of_card
-from gpulift.analysis.machine.qualification import exit_code_of, judge_together
+from gpulift.analysis.machine.qualification import judge_together
 from gpulift.analysis.machine.results import FAIL, INCONCLUSIVE, PASS, SKIPPED, CheckResult
-from gpulift.analysis.machine.verdict import answer, load_of, overall
+from gpulift.analysis.machine.verdict import answer, exit_code_of, load_of, overall
 from gpulift.ground.errors import FAILED, OK
 from gpulift.ground.errors import INCONCLUSIVE as OPEN
 from tests import runs_made, sample
