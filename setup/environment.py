@@ -95,33 +95,6 @@ def own_groups() -> tuple[str, ...]:
     return ("base", "tools", "arms", *(["torch"] if torch_wanted() else []))
 
 
-NO_TORCH = "it has no torch"
-# Of the torch that is imported, of which the environment may have two.
-_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)"
-
-
-def why_torch_is_unsuitable() -> str:
-    """Why the running Python's torch cannot be used; empty if it can."""
-    if importlib.util.find_spec("torch") is None:
-        return NO_TORCH
-    said = toolkit.output_of([sys.executable, "-c", _TORCH], START_LIMIT_S).strip().splitlines() or ["no reason given"]
-    known = re.fullmatch(r"(\d\S*) (None|[\d.]+) (None|\S+)", said[-1])
-    if not known:
-        return f"its torch cannot be imported: {said[-1]}"
-    version, cuda, hip = known.groups()
-    if (release := releases.asked()) and not releases.is_of(version, release):
-        return f"its torch is {version}, and {release} is asked for"
-    if version_of(version) < releases.OLDEST:
-        return f"its torch is {version}, and {'.'.join(map(str, releases.OLDEST))} or later is needed"
-    if hip != "None":
-        return f"its torch {version} is ROCm's, and one for CUDA 13 is needed"
-    if not cuda.startswith("13."):
-        made = "without CUDA" if cuda == "None" else f"for CUDA {cuda}"
-        return f"its torch {version} is built {made}, and 13 is needed"
-    releases.tell_untried(version)
-    return ""
-
-
 def why_too_old(name: str) -> str:
     """Why the running Python's package of this name cannot be used; empty if it can, or is not there."""
     try:
@@ -158,8 +131,8 @@ def missing_from_own_python() -> Plan:
     lacks = any(importlib.util.find_spec(module) is None for module in BASE_MODULES)
     single: tuple[str, ...] = ()
     groups = []
-    if torch_wanted() and (reason := why_torch_is_unsuitable()):
-        if reason != NO_TORCH and not releases.asked():
+    if torch_wanted() and (reason := releases.why_unsuitable()):
+        if reason != releases.NO_TORCH and not releases.asked():
             beside = f"GPULIFT_TORCH={releases.default()} puts another beside it, GPULIFT_TORCH=off leaves LibTorch out"
             raise SetupError(f"{sys.executable}: {reason}: install one there; {beside}")
         say(f"{sys.executable}: {reason}")

@@ -7,6 +7,7 @@ the other groups.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 import packages
+import toolkit
 from packages import SETUP, SetupError, say
 
 OLDEST = (2, 11)
@@ -23,6 +25,10 @@ OFF, ON = ("off", "0", "no", "false"), ("", "on", "1", "yes", "true")
 # In the order in which they are resolved: torch takes any version of what its toolkit wants one of.
 GROUPS = ("cuda", "torch")
 OTHERS = ("base", "tools", "arms")
+NO_TORCH = "it has no torch"
+# Of the torch that is imported, of which the environment may have two.
+_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)"
+IMPORT_LIMIT_S = 600  # of torch, from a slow disk
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -68,6 +74,28 @@ def tell_untried(version: str) -> None:
     if numbers(version)[:2] > NEWEST_TRIED:
         newest = ".".join(map(str, NEWEST_TRIED))
         say(f"torch {version} is untested: {newest} is the newest that gpulift was tried with; going on")
+
+
+def why_unsuitable() -> str:
+    """Why the running Python's torch cannot be used; empty if it can."""
+    if importlib.util.find_spec("torch") is None:
+        return NO_TORCH
+    said = toolkit.output_of([sys.executable, "-c", _TORCH], IMPORT_LIMIT_S).strip()
+    known = re.search(r"^(\d\S*) (None|[\d.]+) (None|\S+)$", said, re.MULTILINE)
+    if not known:
+        return f"its torch cannot be imported: {said.splitlines()[-1] if said else 'no reason given'}"
+    version, cuda, hip = known.groups()
+    if (release := asked()) and not is_of(version, release):
+        return f"its torch is {version}, and {release} is asked for"
+    if numbers(version) < OLDEST:
+        return f"its torch is {version}, and {'.'.join(map(str, OLDEST))} or later is needed"
+    if hip != "None":
+        return f"its torch {version} is ROCm's, and one for CUDA 13 is needed"
+    if not cuda.startswith("13."):
+        made = "without CUDA" if cuda == "None" else f"for CUDA {cuda}"
+        return f"its torch {version} is built {made}, and 13 is needed"
+    tell_untried(version)
+    return ""
 
 
 def inputs(torch: str, cuda: str) -> dict[str, str]:

@@ -191,7 +191,7 @@ def test_a_pip_without_reports_is_named(place: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "asked", "reason"),
     [
-        ("a warning\n2.11.0+cu130 13.0 None", "", ""),
+        ("a warning\n2.11.0+cu130 13.0 None\nanother", "", ""),
         ("2.13.1 13.0 None", "2.13", ""),
         ("2.13.1 13.0 None", "2.15", "its torch is 2.13.1, and 2.15 is asked for"),
         ("2.10.1+cu130 13.0 None", "", "its torch is 2.10.1+cu130, and 2.11 or later is needed"),
@@ -208,13 +208,13 @@ def test_an_own_torch_is_used_or_said_why_not(
     monkeypatch.setenv("GPULIFT_TORCH", asked)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: "one")
     monkeypatch.setattr(toolkit, "output_of", lambda *_: f"{said}\n")
-    assert environment.why_torch_is_unsuitable() == reason
+    assert releases.why_unsuitable() == reason
 
 
 @pytest.mark.parametrize(
     ("reason", "asked", "groups"),
     [
-        (environment.NO_TORCH, "", ("torch",)),
+        (releases.NO_TORCH, "", ("torch",)),
         ("its torch is 2.10", "2.11", ("torch",)),
         ("its torch is 2.10", "off", ()),
         ("", "", ()),
@@ -224,7 +224,7 @@ def test_another_torch_is_put_beside_an_own_one_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, reason: str, asked: str, groups: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("GPULIFT_TORCH", asked)
-    monkeypatch.setattr(environment, "why_torch_is_unsuitable", lambda: reason)
+    monkeypatch.setattr(releases, "why_unsuitable", lambda: reason)
     monkeypatch.setattr(environment, "build_tools_suffice", lambda _: True)
     monkeypatch.setattr(environment, "BASE_MODULES", ())
     monkeypatch.setattr(environment, "OLDEST_PACKAGES", {})
@@ -232,6 +232,6 @@ def test_another_torch_is_put_beside_an_own_one_where_it_is_asked_for(
 
 
 def test_an_unsuitable_own_torch_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "why_torch_is_unsuitable", lambda: "its torch is 2.10.0, and 2.11 is needed")
+    monkeypatch.setattr(releases, "why_unsuitable", lambda: "its torch is 2.10.0, and 2.11 is needed")
     with pytest.raises(SetupError, match=r"its torch is 2\.10\.0, .*: install one there; GPULIFT_TORCH=2\.11\.\d puts"):
         environment.missing_from_own_python()
