@@ -88,9 +88,7 @@ def bind_as_torchrun(gpu: int | None, mode: str) -> None:
         binding: Any = importlib.import_module("torch.numa.binding")
         options = binding.NumaOptions(affinity_mode=binding.AffinityMode(mode))
         bind = binding._maybe_apply_numa_binding_to_current_process
-        device = next(
-            iter(inspect.signature(bind).parameters)
-        )  # gpu_index, or device_index from torch 2.14 on
+        device, *_ = inspect.signature(bind).parameters  # gpu_index, from 2.14 on device_index
         bind(**{device: gpu}, numa_options=options)
     except (ImportError, AttributeError) as error:
         raise Skip(f"this torch does not bind by {mode}", "install torch 2.9") from error
