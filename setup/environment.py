@@ -29,8 +29,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # which PYTHONSAFEPATH leaves out
 
 import packages
+import releases
 import toolkit
 from packages import SetupError, finished, say
+from releases import numbers as version_of
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -39,6 +41,7 @@ GROUPS = ("base", "tools", "arms", "torch", "cuda", "nvml")
 SUCCESSOR = ROOT / ".setup" / "venv.new"  # becomes the environment once it works
 REPLACED = ROOT / ".setup" / "venv.old"
 SCRATCH = ROOT / ".setup" / "tmp"
+KEPT = ROOT / ".setup" / "locks"  # of releases of torch that have none in setup
 CHOICES = ("GPULIFT_PYTHON", "PYTHONPATH", "GPULIFT_TORCH", "CUDACXX")  # of the user, which the needs depend on
 START_LIMIT_S = 600  # of a Python on a slow disk that imports all or makes an environment
 INTERNAL_ERROR = 70
@@ -61,7 +64,6 @@ OLDEST_PACKAGES = {
 MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client"}  # whose modules have other names
 BASE_MODULES = tuple(MODULES.get(name, name) for name in OLDEST_PACKAGES)
 OLDEST_PYTHON = (3, 10)
-OLDEST_TORCH = (2, 11)
 OLDEST_CMAKE = (3, 28)
 
 
@@ -85,32 +87,12 @@ def interpreter() -> str:
 
 def torch_wanted() -> bool:
     """Whether LibTorch is part of the set-up."""
-    return os.environ.get("GPULIFT_TORCH", "on").lower() not in ("off", "0", "no", "false")
+    return releases.chosen() not in releases.OFF
 
 
 def own_groups() -> tuple[str, ...]:
     """The groups of an environment that builds on no packages of the user's, without those for CUDA."""
     return ("base", "tools", "arms", *(["torch"] if torch_wanted() else []))
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version."""
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
-
-
-def why_torch_is_unsuitable() -> str:
-    """Why the running Python's torch cannot be used; empty if it can."""
-    try:
-        version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return "it has no torch"
-    if version_of(version) < OLDEST_TORCH:
-        return f"its torch is {version}, and {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or later is needed"
-    code = "import torch; print(torch.version.cuda)"
-    cuda = toolkit.output_of([sys.executable, "-c", code], START_LIMIT_S).strip().splitlines()[-1:]
-    if not cuda or not cuda[0].startswith("13."):
-        return f"its torch is built for CUDA {cuda[0] if cuda else '?'}, and 13 is needed"
-    return ""
 
 
 def why_too_old(name: str) -> str:
@@ -149,7 +131,10 @@ def missing_from_own_python() -> Plan:
     lacks = any(importlib.util.find_spec(module) is None for module in BASE_MODULES)
     single: tuple[str, ...] = ()
     groups = []
-    if torch_wanted() and (reason := why_torch_is_unsuitable()):
+    if torch_wanted() and (reason := releases.why_unsuitable()):
+        if reason != releases.NO_TORCH and not releases.asked():
+            beside = f"GPULIFT_TORCH={releases.default()} puts another beside it, GPULIFT_TORCH=off leaves LibTorch out"
+            raise SetupError(f"{sys.executable}: {reason}: install one there; {beside}")
         say(f"{sys.executable}: {reason}")
         groups.append("torch")
     if not build_tools_suffice([Path(sys.executable).parent]):
@@ -387,6 +372,7 @@ def prepare(state: Path, needs: str) -> None:
             "nvcc": str(cuda.nvcc),
             "toolkit_root": str(cuda.root),
             "with_torch": "ON" if torch_wanted() else "OFF",
+            "torch": fingerprint("torch") if packages.CHOSEN else "",  # a build is of one
             "needs": needs,
             "chosen_python": os.environ.get("GPULIFT_PYTHON", ""),
             "chosen_torch": os.environ.get("GPULIFT_TORCH", ""),
@@ -410,7 +396,8 @@ def print_needs(state: Path) -> None:
     )
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     only = ",".join([*lacking.groups, *lacking.single])
-    print(f"./gpulift setup --download DIR --python-version {version} --only {only}")
+    torch = f" --torch {releases.asked()}" if releases.asked() else ""
+    print(f"./gpulift setup{torch} --download DIR --python-version {version} --only {only}")
 
 
 def platforms() -> list[str]:
@@ -460,6 +447,40 @@ def download(folder: Path, version: str, only: set[str]) -> None:
     say(f"{folder} is complete; on the other machine: GPULIFT_WHEELHOUSE={named} ./gpulift setup{as_there}")
 
 
+def choose_release(command: str, version: str) -> None:
+    """Lock files are those of the release of torch that is asked for, if it is not the default: resolved where they are
+    not here, for the Python that runs."""
+    release = releases.asked()
+    if not release or releases.is_of(releases.default(), release):
+        return
+    releases.tell_untried(release)
+    files = releases.committed(release)
+    if not files:
+        folder = KEPT / releases.key(release)
+        call = f"./gpulift setup --torch {release}"
+        if command == "needs" and not folder.exists():
+            raise SetupError(
+                f"what torch {release} needs is resolved where there is a network, by the same Python: call "
+                f"`{call} --download DIR` there, bring DIR here, and call `GPULIFT_WHEELHOUSE=DIR {call}`"
+            )
+        if version and version != f"{sys.version_info.major}.{sys.version_info.minor}":
+            raise SetupError(f"torch {release} is resolved for the running Python: name a {version} in GPULIFT_PYTHON")
+        if not folder.exists():
+            say(f"resolving what torch {release} needs, in a minute or two")
+            resolve_release(release, folder)
+        files = {group: folder / f"requirements-{group}.txt" for group in releases.GROUPS}
+    packages.CHOSEN.update(files)
+
+
+def resolve_release(release: str, folder: Path) -> None:
+    """Into this folder, which is there once it is whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as helper, tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+        make_venv(Path(helper))
+        releases.resolve(Path(helper) / "bin" / "python", release, Path(unfinished) / "whole")
+        (Path(unfinished) / "whole").replace(folder)
+
+
 def main(arguments: list[str]) -> int:
     """Entry point; exit code 2 where the user has to do something."""
     if sys.version_info < OLDEST_PYTHON:
@@ -468,6 +489,7 @@ def main(arguments: list[str]) -> int:
     try:
         if arguments[0] == "download":
             folder, version, only = arguments[1:]
+            choose_release("download", version)
             version = version or f"{sys.version_info.major}.{sys.version_info.minor}"
             download(Path(folder).resolve(), version, {packages.normalise(name) for name in only.split(",") if name})
             return 0
@@ -475,6 +497,7 @@ def main(arguments: list[str]) -> int:
             REPLACED.rename(VENV)  # a call was killed in between
         if python := kept_interpreter():
             os.execv(python, [python, str(Path(__file__).resolve()), *arguments])
+        choose_release(arguments[0], "")
         if arguments[0] == "prepare":
             prepare(Path(arguments[1]), arguments[2])
         else:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write the lock files (requirements-*.txt, with hashes) and sizes.txt from the *.in files.
 
-For developers only: needs uv on PATH and downloads every wheel once (about 3 GB) to learn the sizes.
+For developers only: needs uv on PATH and downloads every wheel once (about 3 GB) to learn the sizes. With a release of
+torch, like 2.15, only the two lock files that are its own are written, which agree with the others as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import releases
+
 SETUP = Path(__file__).resolve().parent
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
 OLDEST_PYTHON = "3.10"
@@ -22,11 +25,14 @@ OLDEST_PYTHON = "3.10"
 # that no other hashes are kept.
 MACHINES = "platform_machine == 'x86_64' or platform_machine == 'aarch64'"
 PROJECT = f"[tool.uv]\nenvironments = [\"sys_platform == 'linux' and ({MACHINES})\"]\n"
+PROJECT_OF_RELEASE = PROJECT.replace(f"({MACHINES})", f"({MACHINES}) and python_full_version < '3.16'")  # nor has torch
 
 
-def compile_lock(folder: Path, inputs: list[str], output: str, constraints: str | None = None) -> None:
+def compile_lock(
+    folder: Path, inputs: list[str], output: str, constraints: str | None = None, oldest: str = OLDEST_PYTHON
+) -> None:
     """Resolve `inputs` for every Python from the oldest on and write `output`, all inside `folder`."""
-    command = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version", OLDEST_PYTHON]
+    command = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version", oldest]
     command += ["--generate-hashes", "--no-annotate", *inputs, "--output-file", output]
     if constraints:
         command += ["--constraints", constraints]
@@ -45,6 +51,24 @@ def write_locks() -> None:
         for group in GROUPS:
             compile_lock(folder, [f"{group}.in"], f"requirements-{group}.txt", "all.txt")
             shutil.copy(folder / f"requirements-{group}.txt", SETUP)
+
+
+def write_release(release: str) -> None:
+    """Write requirements-<group>-<release>.txt for the groups that another torch has its own of."""
+    oldest = ".".join(map(str, releases.NEWEST_FROM))
+    torch, cuda = releases.made_with(Path(sys.executable), release)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "pyproject.toml").write_text(PROJECT_OF_RELEASE)
+        for group, text in releases.inputs(torch, cuda).items():
+            (folder / f"{group}.in").write_text(text)
+        held = folder / "held.txt"
+        held.write_text("".join((SETUP / f"requirements-{group}.txt").read_text() for group in releases.OTHERS))
+        compile_lock(folder, [f"{group}.in" for group in releases.GROUPS], "all.txt", "held.txt", oldest)
+        for group in releases.GROUPS:
+            output = f"requirements-{group}-{release}.txt"
+            compile_lock(folder, [f"{group}.in"], output, "all.txt", oldest)
+            shutil.copy(folder / output, SETUP)
 
 
 def normalise(name: str) -> str:
@@ -84,5 +108,8 @@ def write_sizes() -> None:
 
 
 if __name__ == "__main__":
-    write_locks()
-    write_sizes()
+    if sys.argv[1:]:
+        write_release(sys.argv[1])
+    else:
+        write_locks()
+        write_sizes()

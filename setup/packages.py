@@ -17,6 +17,7 @@ from pathlib import Path
 SETUP = Path(__file__).resolve().parent
 # Room for the build itself, beside what the package sizes say.
 BUILD_BYTES = 1_000_000_000
+RESOLVE_LIMIT_S = 1200  # of pip, which reads what hundreds of versions need
 
 
 class SetupError(Exception):
@@ -28,14 +29,24 @@ def say(text: str) -> None:
     print(f"gpulift: {text}", file=sys.stderr, flush=True)
 
 
-def finished(command: Sequence[str], limit_s: float, given: str = "") -> subprocess.CompletedProcess[str]:
+def finished(
+    command: Sequence[str], limit_s: float, given: str = "", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, in a folder in which no module lies.
 
     After the limit it is killed with all that it started, and not waited for: SetupError.
     """
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", cwd="/", start_new_session=True
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        errors="replace",
+        cwd="/",
+        env=environment,
+        start_new_session=True,
     )
     try:
         out, errors = process.communicate(given, timeout=limit_s)
@@ -53,9 +64,12 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+CHOSEN: dict[str, Path] = {}  # lock files of the release of torch that is asked for, by group
+
+
 def lock_file(group: str) -> Path:
     """The lock file of a group of packages."""
-    return SETUP / f"requirements-{group}.txt"
+    return CHOSEN.get(group, SETUP / f"requirements-{group}.txt")
 
 
 def locked_blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -123,6 +137,9 @@ def pip_failure(errors: str) -> str:
             "a downloaded package does not match its locked hash: call again; if it stays so, do not trust the source"
         )
     lacking = re.search(r"Could not find a version that satisfies the requirement ([^\s;]+)", errors)
+    if lacking and (others := re.search(r"\(from versions: (.*\d)\)", errors)):
+        newest = ", ".join(others[1].split(", ")[-3:])
+        return f"there is no {lacking[1]} for this Python and system; the newest that there are: {newest}"
     if lacking and (wheelhouse := os.environ.get("GPULIFT_WHEELHOUSE")):
         return (
             f"GPULIFT_WHEELHOUSE={wheelhouse} has no wheel of {lacking[1]} for this Python: "
@@ -150,13 +167,18 @@ def report_progress(lines: Iterable[str], total: int) -> None:
             print("  unpacking", file=sys.stderr, flush=True)
 
 
+def pip_environment() -> dict[str, str]:
+    """The caller's, but for where pip would install elsewhere than in the environment of its Python."""
+    elsewhere = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+    environment = {name: value for name, value in os.environ.items() if name not in elsewhere}
+    return environment | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
+
+
 def run_pip(python: Path, arguments: list[str], scratch: Path) -> None:
     """Run pip, whose last argument is a file of requirements; it unpacks in `scratch`, not in a small /tmp."""
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    elsewhere = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")  # than in the environment of `python`
-    environment = {name: value for name, value in os.environ.items() if name not in elsewhere}
-    environment |= {"TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
+    environment = pip_environment() | {"TMPDIR": str(scratch)}
     # -I: no module of the current folder or of PYTHONPATH is pip's.
     command = [str(python), "-I", "-u", "-m", "pip", "--retries", "2", arguments[0], "--progress-bar", "off"]
     command += arguments[1:]
@@ -180,6 +202,33 @@ def wheelhouse_arguments() -> list[str]:
     if not Path(folder).is_dir():
         raise SetupError(f"GPULIFT_WHEELHOUSE={folder} is no folder")
     return ["--no-index", "--find-links", str(Path(folder).resolve())]
+
+
+def report(python: Path, arguments: list[str]) -> str:
+    """What pip would install, as it reports it."""
+    command = [str(python), "-I", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
+    command += ["--only-binary", ":all:", "--report", "-", *arguments]
+    done = finished(command, RESOLVE_LIMIT_S, environment=pip_environment())
+    if "no such option: --report" in done.stderr:
+        raise SetupError("this Python's pip is older than 22.2, and cannot resolve: name another in GPULIFT_PYTHON")
+    if done.returncode != 0:
+        raise SetupError(pip_failure(done.stderr))
+    return done.stdout
+
+
+def resolved(python: Path, requirements: str, constraints: Iterable[str], scratch: Path) -> dict[str, str]:
+    """A requirement with its hash of each package that these take, by normalised name."""
+    wanted, held = scratch / "wanted.in", scratch / "held.txt"
+    wanted.write_text(requirements)
+    held.write_text("".join(f"{line}\n" for line in constraints))
+    found = json.loads(report(python, [*wheelhouse_arguments(), "-c", str(held), "-r", str(wanted)]))
+    wanted.unlink()
+    held.unlink()
+    return {
+        normalise(one["metadata"]["name"]): f"{normalise(one['metadata']['name'])}=={one['metadata']['version']} \\\n"
+        f"    --hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
+        for one in found["install"]
+    }
 
 
 # Pip's own reader of requirements; arguments: the Python version; standard input: requirements without hashes.

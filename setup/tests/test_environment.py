@@ -235,16 +235,6 @@ def test_a_package_of_an_own_python_that_is_too_old_counts_as_missing(
     assert environment.missing_from_own_python().single == ()
 
 
-@pytest.mark.parametrize(("version", "reason"), [("2.10.1", "its torch is 2.10.1"), ("2.11.0", "CUDA 12.8, and 13")])
-def test_unsuitable_torch_is_named(monkeypatch: pytest.MonkeyPatch, version: str, reason: str) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
-    monkeypatch.setattr(toolkit, "output_of", lambda *_: "12.8\n")
-    assert reason in environment.why_torch_is_unsuitable()
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.11.0+cu130")
-    monkeypatch.setattr(toolkit, "output_of", lambda *_: "a warning\n13.0\n")
-    assert environment.why_torch_is_unsuitable() == ""
-
-
 def test_a_toolkit_that_is_too_old_is_not_used_and_said_why(sandbox: Sandbox) -> None:
     nvcc = fake_nvcc(sandbox, "12.9")
     assert toolkit.judge(nvcc) == "it is 12.9, and 13.0 or later is needed"

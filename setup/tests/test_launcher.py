@@ -579,6 +579,28 @@ def test_a_build_without_a_gpu_is_configured_anew_when_there_is_one(builder: San
     assert builder.lines().count("cmake") == 2
 
 
+def test_a_release_of_torch_is_asked_for_as_its_variable_does(launcher: Sandbox) -> None:
+    launcher.fake("python3", 'echo "$2 $GPULIFT_TORCH" >> "$LOG"')
+    for more in (("--needs",), ("--download", "d")):
+        assert launcher.call("gpulift", "setup", "--torch", "2.13", *more, GPULIFT_TORCH="off").returncode == 0
+    assert launcher.lines() == ["packages", "needs 2.13", "download 2.13", "packages"]
+    said = launcher.call("gpulift", "setup", "--torch")
+    assert (said.returncode, said.stderr) == (2, "gpulift: setup: --torch needs a release, like 2.13\n")
+
+
+@pytest.mark.parametrize(("version", "old"), [("570.86.10", True), ("580.65.06", False), ("no devices", False)])
+@pytest.mark.parametrize("command", ["doctor", "setup"])
+def test_a_driver_that_is_too_old_is_told_before_anything_is_loaded(
+    launcher: Sandbox, command: str, version: str, old: bool
+) -> None:
+    launcher.fake("nvidia-smi", f"[[ $1 == --query-gpu=driver_version ]] && echo '{version}' && echo '{version}'")
+    launcher.fake("python3", 'echo "loads" >&2; exit 1')
+    said = launcher.call("gpulift", command).stderr.splitlines()
+    assert said.pop() == ("loads" if command == "setup" else NOT_SET_UP.strip())
+    told = f"gpulift: NVIDIA driver {version} is older than 580, from which on CUDA 13 runs: no GPU can be measured"
+    assert said == ([f"{told}; update it"] if old else [])
+
+
 def test_download_without_a_folder_is_a_usage_error(launcher: Sandbox) -> None:
     assert launcher.call("gpulift", "setup", "--download").returncode == 2
     assert launcher.call("gpulift", "setup", "--downlaod", "x").returncode == 2

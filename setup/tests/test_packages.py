@@ -10,11 +10,13 @@ import pytest
 from conftest import SETUP, Sandbox
 
 import packages
+import releases
 
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
+OF_NEWEST = tuple(f"{group}-{'.'.join(map(str, releases.NEWEST_TRIED))}" for group in releases.GROUPS)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", [*GROUPS, *OF_NEWEST])
 def test_every_requirement_is_pinned_and_has_a_hash(group: str) -> None:
     blocks = list(packages.locked_blocks(packages.lock_file(group).read_text()))
     assert blocks
@@ -23,10 +25,17 @@ def test_every_requirement_is_pinned_and_has_a_hash(group: str) -> None:
         assert "--hash=sha256:" in block, name
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
-def test_all_groups_agree_on_one_version_of_each_package(version: str) -> None:
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+WITH_NEWEST = (*releases.OTHERS, *OF_NEWEST)
+
+
+@pytest.mark.parametrize(
+    ("version", "groups"),
+    [*[(version, GROUPS) for version in PYTHONS], *[(version, WITH_NEWEST) for version in PYTHONS[1:]]],
+)
+def test_all_groups_agree_on_one_version_of_each_package(version: str, groups: tuple[str, ...]) -> None:
     chosen: dict[str, set[str]] = {}
-    locks = "".join(packages.lock_file(group).read_text() for group in GROUPS)
+    locks = "".join(packages.lock_file(group).read_text() for group in groups)
     for line in packages.applicable(Path(sys.executable), locks, version):
         requirement = line.split()[0]
         chosen.setdefault(packages.normalise(requirement.split("==")[0]), set()).add(requirement)
@@ -62,6 +71,11 @@ def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> 
         ("OSError: [Errno 28] No space left on device", "disk full"),
         ("NewConnectionError: Failed to establish a new connection", "GPULIFT_WHEELHOUSE"),
         ("ERROR: Could not find a version that satisfies torch", "setup --needs"),
+        (
+            "Could not find a version that satisfies the requirement a==9 (from versions: 1, 1.1, 2.0, 2.1.1)\nERROR",
+            "there is no a==9 for this Python and system; the newest that there are: 1.1, 2.0, 2.1.1",
+        ),
+        ("Could not find a version that satisfies the requirement a (from versions: none)", "setup --needs"),
         ("THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "does not match its locked hash"),
         ("first\nERROR: something odd\n", "something odd; call again"),
         ("", "it gave no reason"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import inspect
 import mmap
 import os
 import shutil
@@ -86,7 +87,9 @@ def bind_as_torchrun(gpu: int | None, mode: str) -> None:
     try:
         binding: Any = importlib.import_module("torch.numa.binding")
         options = binding.NumaOptions(affinity_mode=binding.AffinityMode(mode))
-        binding._maybe_apply_numa_binding_to_current_process(gpu_index=gpu, numa_options=options)
+        bind = binding._maybe_apply_numa_binding_to_current_process
+        device, *_ = inspect.signature(bind).parameters  # gpu_index, from 2.14 on device_index
+        bind(**{device: gpu}, numa_options=options)
     except (ImportError, AttributeError) as error:
         raise Skip(f"this torch does not bind by {mode}", "install torch 2.9") from error
     except (OSError, RuntimeError, ValueError) as error:

@@ -118,6 +118,7 @@ def test_torchrun_binds_beside_gpus_and_needs_numactl(
     assert skip.value.remedy == "install numactl"
 
 
+@pytest.mark.parametrize("named", ["gpu_index", "device_index"])  # by torch 2.11, and by 2.15
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -127,19 +128,30 @@ def test_torchrun_binds_beside_gpus_and_needs_numactl(
     ],
 )
 def test_torchruns_own_function_binds_or_says_why_not(
-    numa: Any, worker: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None, reason: str
+    numa: Any,
+    worker: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception | None,
+    reason: str,
+    named: str,
 ) -> None:
     asked: list[Any] = []
 
-    def bind(**given: Any) -> None:
+    def answer(**given: Any) -> None:
         asked.append(given)
         if error is not None:
             raise error
 
+    def of_2_11(*, gpu_index: int, numa_options: str) -> None:
+        answer(gpu_index=gpu_index, numa_options=numa_options)
+
+    def of_2_15(*, device_index: int, numa_options: str) -> None:
+        answer(device_index=device_index, numa_options=numa_options)
+
     binding = SimpleNamespace(
         NumaOptions=lambda affinity_mode: affinity_mode,
         AffinityMode=str,
-        _maybe_apply_numa_binding_to_current_process=bind,
+        _maybe_apply_numa_binding_to_current_process=of_2_11 if named == "gpu_index" else of_2_15,
     )
     monkeypatch.setitem(sys.modules, "torch.numa.binding", binding)
     monkeypatch.setattr(numa.shutil, "which", lambda _: "numactl")
@@ -148,16 +160,14 @@ def test_torchruns_own_function_binds_or_says_why_not(
     else:
         with pytest.raises(worker.Skip, match=reason):
             numa.bind_as_torchrun(3, "core-complex")
-    assert asked == [{"gpu_index": 3, "numa_options": "core-complex"}]
+    assert asked == [{named: 3, "numa_options": "core-complex"}]
 
 
 def test_this_torch_has_what_torchrun_binds_with(
     numa: Any, worker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numa.shutil, "which", lambda _: None)
+    monkeypatch.setattr(numa.shutil, "which", lambda _: "numactl")
     binding = pytest.importorskip("torch.numa.binding")
     assert {"node", "core-complex"} <= {one.value for one in binding.AffinityMode}
-    with pytest.raises(RuntimeError):  # it finds no GPU, or no numactl
-        binding._maybe_apply_numa_binding_to_current_process(
-            gpu_index=99, numa_options=binding.NumaOptions(binding.AffinityMode("node"))
-        )
+    with pytest.raises(worker.Skip, match="torchrun cannot bind by node here"):
+        numa.bind_as_torchrun(99, "node")  # it finds no such GPU
