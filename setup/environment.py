@@ -203,6 +203,8 @@ def check_room(names: set[str]) -> None:
         f"installing {len(names)} Python packages from {wheelhouse or 'PyPI'} into {VENV}: "
         f"{packed}, {packages.in_words(size.disk)} on disk"
     )
+    if "cut-cross-entropy" in names:
+        say("cut-cross-entropy of them is under terms of Apple's own, which grant no patent licence: see NOTICE")
     needs = {VENV: size.disk + size.download + packages.BUILD_BYTES}
     if not wheelhouse and not os.environ.get("PIP_NO_CACHE_DIR"):
         cache = os.environ.get("PIP_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

@@ -35,7 +35,8 @@ def test_the_action_that_it_calls_takes_what_it_gives() -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", readme(), re.DOTALL)
     action = (CHECKOUT / "ci" / "github" / "action.yml").read_text("utf-8")
     (given,) = re.findall(r"with: \{ (base: .*) \}", shown)
-    assert "/ci/github@main" in shown
+    assert "uses: ./.github/actions/gpulift # ci/github, copied" in shown
+    assert "OWNER" not in shown
     for name in re.findall(r"(\w+): ", given):
         assert re.search(rf"^  {name}: \{{", action, re.MULTILINE), name
     assert len(shown.splitlines()) <= 10

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from platform import machine as machine_type
 from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 from gpulift.engine import machine
 from gpulift.gate.git import git
@@ -42,6 +43,8 @@ RESULTS = (
     "texts.json",
     "today.json",
 )
+TEXTS = ("LICENSE", "NOTICE")
+LOCK = "gpulift.lock"  # beside the modules: pip install --require-hashes -r
 LEAVE = shutil.ignore_patterns(
     ".*", "__pycache__", "testing", "tests", "*.cpp", "*.stamp", "*.trials"
 )
@@ -73,12 +76,16 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def version(root: Path, release: str) -> str:
-    """That of the project, and what git knows of this state of it."""
+    """That of the project: of the commit that is tagged as its release alone, else with what git
+    knows of this state of it."""
     count = git(root, "rev-list", "--count", "HEAD").stdout.strip()
     commit = git(root, "rev-parse", "--short=10", "HEAD").stdout.strip()
     if not (count and commit):
         raise GpuliftError(f"{root}: git does not tell its commit")
     changed = git(root, "status", "--porcelain", "--untracked-files=no").stdout.strip()
+    tags = git(root, "tag", "--points-at", "HEAD").stdout.split()
+    if f"v{release}" in tags and not changed:
+        return release
     return f"{release}.dev{count}+g{commit}{'.dirty' if changed else ''}"
 
 
@@ -90,7 +97,9 @@ def stage(root: Path, build: Path, folder: Path) -> None:
     assert release is not None
     told = f'version = "{version(root, release[1])}"'
     (folder / "pyproject.toml").write_text(project.replace(release[0], told), encoding="utf-8")
-    shutil.copy(root / "LICENSE", folder)
+    for text in TEXTS:
+        shutil.copy(root / text, folder)
+    shutil.copy(root / "setup" / "requirements-base.txt", folder / "gpulift" / LOCK)
     files = folder / "gpulift" / "installed"
     for part in FOLDERS:
         shutil.copytree(root / part, files / part, ignore=LEAVE)
@@ -159,7 +168,20 @@ def repaired(wheel: Path, folder: Path) -> Path:
     left_out = [word for library in OF_TORCH for word in ("--exclude", library)]
     output(sys.executable, "-m", "auditwheel", "repair", *left_out, "--wheel-dir", folder, wheel)
     (made,) = folder.glob("*.whl")
+    require_named(made)
     return made
+
+
+def require_named(wheel: Path) -> None:
+    """Raises GpuliftError where it brings a library of others that its notices do not name."""
+    with ZipFile(wheel) as archive:
+        (notice,) = (name for name in archive.namelist() if name.endswith("/licenses/NOTICE"))
+        told = archive.read(notice).decode()
+        brought = [name for name in archive.namelist() if ".libs/" in name and ".so" in name]
+    for name in brought:
+        library = re.split(r"-[0-9a-f]{8}\.|\.so", Path(name).name)[0]
+        if library not in told:
+            raise GpuliftError(f"{wheel.name} brings {library}, which NOTICE does not name", FAILED)
 
 
 def output(*command: str | Path) -> str:

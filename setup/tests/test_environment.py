@@ -42,6 +42,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(("names", "told"), [({"numpy"}, False), ({"numpy", "cut-cross-entropy"}, True)])
+def test_terms_that_are_not_open_are_named_before_they_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], names: set[str], told: bool
+) -> None:
+    monkeypatch.setattr(environment, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(packages, "check_disk", lambda _: None)
+    environment.check_room(names)
+    assert ("terms of Apple's own" in capsys.readouterr().err) == told
+    assert "Apple" in (Path(environment.__file__).parents[1] / "NOTICE").read_text()
+
+
 def break_off(*_: object, compiled: bool) -> None:
     raise packages.SetupError("broken off")
 

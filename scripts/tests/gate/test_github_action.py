@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -64,6 +65,55 @@ def test_a_quote_without_an_end_is_one_line(tmp_path: Path) -> None:
     done = gated(tmp_path, "--x 'open")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "options: --x 'open: a quote has no end"
+
+
+def copied(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """In a project that has a copy of the action, and nothing else of gpulift."""
+    script = folder / ".github" / "actions" / "gpulift" / "gate"
+    script.parent.mkdir(parents=True)
+    script.write_bytes((CHECKOUT / "ci" / "github" / "gate").read_bytes())
+    inputs = {"BASE": "main", "COMMAND": "sleep 1", "RUNNER_TEMP": str(folder), "PYTHONPATH": ""}
+    return subprocess.run(
+        ["bash", script],
+        env=os.environ | inputs | given,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_copy_of_it_takes_a_wheel(tmp_path: Path) -> None:
+    wheel, info = tmp_path / "gpulift-1.0.0-py3-none-any.whl", "gpulift-1.0.0.dist-info"
+    files = {
+        "gpulift.py": "import sys\ndef main():\n    print(*sys.argv[1:])\n    return 5\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: gpulift\nVersion: 1.0.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\ngpulift = gpulift:main\n",
+        f"{info}/RECORD": "",
+    }
+    with ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    done = copied(tmp_path, WHEEL=str(wheel))
+    forms = "--format markdown --format github"
+    assert (done.returncode, done.stdout) == (5, f"gate --base main {forms} -- bash -c sleep 1\n")
+
+
+@pytest.mark.parametrize(
+    ("wheel", "code", "said"),
+    [
+        ("", 2, "wheel: none is given, and this copy of the action is in no checkout of gpulift"),
+        ("--target=planted", 1, "--target=planted"),
+        ("./gone.whl", 1, "gone.whl"),
+    ],
+)
+def test_a_copy_without_a_wheel_that_can_be_had(
+    tmp_path: Path, wheel: str, code: int, said: str
+) -> None:
+    done = copied(tmp_path, WHEEL=wheel)
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert not (tmp_path / "planted").exists()
 
 
 def verified(folder: Path, *files: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,140 @@
+"""`gpulift peak`, and whether the figures that it gives others are right."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpulift import cli
+from gpulift.analysis.reference import read_reference
+from gpulift.ground.errors import OK, USAGE
+from gpulift.ground.registers import register
+from gpulift.records.model import slug
+from tests.conftest import CHECKOUT
+
+FILE, SCHEMA = (
+    json.loads((files("gpulift") / f"card_peaks.{kind}").read_text("utf-8"))
+    for kind in ("json", "schema.json")
+)
+CARDS: dict[str, Any] = FILE["cards"]
+# Papers give three digits, of some the half of two. What one could mix up is further off: sparsity
+# and accumulation are factors of 2, the two clocks of Hopper cards 8 %, the multiprocessors of a
+# chip and of a card 5 %.
+ROUNDED = 0.02
+WITH_CLOCKS = {key: one for key, one in CARDS.items() if "boost_hz" in one}
+
+
+def test_it_is_as_its_schema_says() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(FILE, SCHEMA)
+    assert all(key == slug(one["name"]) for key, one in CARDS.items())
+    named = [slug(name) for one in CARDS.values() for name in (one["name"], *one.get("also", ()))]
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"license": "MIT"},
+        {"cards": {"NVIDIA H200": CARDS["nvidia-h200"]}},
+        {"cards": {"a": {"name": "A", "architecture": 90, "peaks": {}}}},
+        {
+            "cards": {
+                "a": CARDS["nvidia-h200"] | {"peaks": {"bf16": {"value": 1, "unit": "FLOP/s"}}}
+            }
+        },
+        {
+            "cards": {
+                "a": CARDS["nvidia-h200"]
+                | {"peaks": {"int8": CARDS["nvidia-a10"]["peaks"]["fp32"]}}
+            }
+        },
+    ],
+    ids=["another licence", "a key with spaces", "no peaks", "no source", "another unit"],
+)
+def test_its_schema_refuses(change: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(FILE | change, SCHEMA)
+
+
+def test_machines_are_judged_by_the_same_figures() -> None:
+    compared = 0
+    for file in (CHECKOUT / "results" / "reference").glob("*.json"):
+        held = read_reference(file)
+        for roof, told in held.peaks.items():
+            name = "memory" if roof == "device_memory" else roof.removeprefix("gemm/")
+            one = CARDS.get(file.stem, {"peaks": {}})["peaks"].get(name)
+            if one is not None:
+                assert (one["value"], one["unit"]) == (told.value, told.unit), f"{file.stem} {roof}"
+                compared += 1
+            else:
+                # The cards whose papers give no product's rate.
+                assert not roof.startswith("gemm/"), f"{file.stem} {roof}"
+    assert compared >= 80
+
+
+@pytest.mark.parametrize("key", WITH_CLOCKS)
+def test_a_figure_is_that_of_its_multiprocessors_and_clock(key: str) -> None:
+    """Operations per clock come from the architectures' papers, the figures from the cards'."""
+    card, known = CARDS[key], register("peaks")
+    per_clock = known["operations"][str(card["architecture"])]["per_clock"]
+    for name, one in card["peaks"].items():
+        if name == "memory":
+            continue
+        clock = card.get("boost_hz_fp32", card["boost_hz"]) if name == "fp32" else card["boost_hz"]
+        halved = "GeForce" in card["name"] and name in known["halved_on_geforce"]["types"]
+        computed = per_clock[name] * card["multiprocessors"] * clock / (2 if halved else 1)
+        assert one["value"] == pytest.approx(computed, rel=ROUNDED), name
+
+
+def test_most_cards_are_held_against_their_clock() -> None:
+    assert len(WITH_CLOCKS) >= 18
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["h200", "bf16"], "NVIDIA H200  bf16    989.5 TFLOP/s dense  NVIDIA H200 Tensor Core"),
+        (["NVIDIA H200", "torch.bfloat16"], "NVIDIA H200  bf16    989.5 TFLOP/s dense"),
+        (["h100 sxm", "FP8"], "NVIDIA H100 80GB HBM3  fp8      1979 TFLOP/s dense"),
+        (["rtx 4090", "half"], "NVIDIA GeForce RTX 4090  fp16    165.2 TFLOP/s dense"),
+        (["T4", "memory"], "Tesla T4  memory      0.32 TB/s  NVIDIA T4"),
+        (["l4", "int8"], "NVIDIA L4  int8      242.5 TOP/s dense"),
+    ],
+)
+def test_what_is_shown(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["peak", *words]) == OK
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(told)
+
+
+def test_all_formats_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["peak", "h200"]) == OK
+    assert len(capsys.readouterr().out.splitlines()) == len(CARDS["nvidia-h200"]["peaks"])
+    assert cli.main(["peak", "h200", "--json"]) == OK
+    told = json.loads(capsys.readouterr().out)
+    of_file = CARDS["nvidia-h200"]["peaks"]
+    assert told == [{"card": "NVIDIA H200", "format": k, **one} for k, one in of_file.items()]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["h300"], "h300: no card of that name; near it are h200"),
+        (["zzzz"], "zzzz: no card of that name; known are a10, "),
+        ([""], "'': no card of that name; known are a10, "),
+        (["a\x1b[2J"], r"a\x1b[2J: no card of that name"),
+        (["a100", "bf16"], "a100 is a part of nvidia-a100-80gb-pcie, "),
+        (["t4", "bf16"], "Tesla T4: no figure with a source for bf16; known are memory, fp32"),
+    ],
+)
+def test_what_is_unknown_is_said_in_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["peak", *words]) == USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"gpulift: error: {said}")
