@@ -10,12 +10,12 @@ from gpulift.analysis.analyse import Analysis, JudgedRun
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.gains import headline, ordered
 from gpulift.analysis.machine import rows
-from gpulift.analysis.machine.verdict import overall
+from gpulift.analysis.machine.verdict import INFORMING, overall
 from gpulift.analysis.summary import Roof, Worth
 from gpulift.exchange.rows import known_errors
 from gpulift.ground import text
 from gpulift.ground.markup import code, table
-from gpulift.verdicts.row import FAILED
+from gpulift.verdicts.row import FAILED, OPEN, Row
 from gpulift.verdicts.table import MARKS, markdown
 
 
@@ -35,8 +35,8 @@ def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
         yield f"**Mind: {mark}.**"
     yield ""
     made = rows.table_of(summary, checks)
-    folded = (replace(row, notable=row.kind == FAILED) for row in made.rows)
-    yield from markdown(replace(made, name="checks", rows=tuple(folded)))
+    shown = (replace(row, notable=_leads(row)) for row in made.rows)
+    yield from markdown(replace(made, name="checks", rows=tuple(shown)))
     yield from table(
         ("technique", "case", "arm", "speedup", "fraction of the roof", "known errors"),
         [_worth(row) for row in ordered(headline(summary, doubts), doubts)],
@@ -47,6 +47,11 @@ def _run(run: JudgedRun, doubts: Doubts) -> Iterator[str]:
     if not summary.worths and not summary.roofs:
         yield "Nothing was measured in this run."
         yield ""
+
+
+def _leads(row: Row) -> bool:
+    """Whether it failed, or is open and decides: the others are folded."""
+    return row.kind == FAILED or (row.kind == OPEN and not row.subject.startswith(INFORMING))
 
 
 def _worth(row: Worth) -> tuple[str, ...]:

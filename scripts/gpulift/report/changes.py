@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gpulift.gate.answer import answer
 from gpulift.gate.plan import judged_again
-from gpulift.verdicts import comparison_table, decision
+from gpulift.verdicts import comparison_table, decision, table
 from gpulift.verdicts.comparison import Comparison
 from gpulift.verdicts.row import Table
 
@@ -19,6 +21,14 @@ GLYPHS = {
     decision.INCONCLUSIVE: "?",
     decision.ERROR: "✗",
     decision.SKIPPED: "–",
+}
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "comment": table.markdown,
+    "change_glyph": lambda row: GLYPHS[row.verdict],
+    "row_counts": table.counted,
+    "row_figures": table.figures,
+    "row_name": table.name_of,
+    "row_why": table.why,
 }
 
 

@@ -23,7 +23,7 @@ from gpulift.ground.field import WORDS
 from gpulift.records.model import Record
 from gpulift.report import beside, changes, escaping, tables, technique_views
 from gpulift.report.claimed import CLAIM_STYLES
-from gpulift.verdicts import decision, table
+from gpulift.verdicts import decision
 
 SCRIPT, STYLE = "report.js", "report.css"
 
@@ -82,7 +82,6 @@ def _environment(html: bool) -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(claim_styles=CLAIM_STYLES, prices=None, field=json.dumps(WORDS))
-    made.globals.update(change_glyphs=changes.GLYPHS)
     made.filters.update(
         rate=text.rate,
         ratio=text.ratio,
@@ -126,10 +125,6 @@ def _environment(html: bool) -> Environment:
         fact_notes=beside.notes,
         claim_measured=claims.measured,
         claim_conditions=claims.conditions,
-        comment=table.markdown,
-        row_counts=table.counted,
-        row_figures=table.figures,
-        row_name=table.name_of,
-        row_why=table.why,
+        **changes.FILTERS,
     )
     return made

@@ -47,9 +47,7 @@ def line(row: Row) -> str:
     seen."""
     beside = " -> ".join(filter(None, (row.base, row.head)))
     words = "; ".join(filter(None, (beside, figures(row), why(row), row.note)))
-    return (
-        f"{row.verdict:<13}{row.subject}: {words}" if words else f"{row.verdict:<13}{row.subject}"
-    )
+    return f"{row.verdict:<13}{row.subject}{': ' if words else ''}{words}"
 
 
 def why(row: Row) -> str:
@@ -119,15 +117,13 @@ def as_json(table: Table) -> dict[str, Any]:
     return {
         **table.data,
         **({"evidence": table.folder} if table.folder else {}),
-        "controls": [_control_data(control) for control in table.controls],
+        "controls": [
+            {"name": one.subject, "state": one.verdict, "said": one.reason, **one.data()}
+            for one in table.controls
+        ],
         "rows": [_row_data(row) for row in table.rows],
         "exit_code": table.exit_code,
     }
-
-
-def _control_data(control: Row) -> dict[str, Any]:
-    state = {"name": control.subject, "state": control.verdict, "said": control.reason}
-    return {**state, **control.data()}
 
 
 def _row_data(row: Row) -> dict[str, Any]:

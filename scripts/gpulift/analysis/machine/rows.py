@@ -30,7 +30,8 @@ KINDS = {FAIL: FAILED, INCONCLUSIVE: OPEN, PASS: PASSED, SKIPPED: LEFT_OUT}
 
 def table_of(summary: Summary, results: Iterable[CheckResult], folder: str = "") -> Table:
     """All checks of a machine."""
-    title = f"{summary.run.machine}, {basis(summary)}"
+    card = summary.run.records[0].context.card
+    title = f"{' '.join(filter(None, (summary.run.machine, card)))}, {basis(summary)}"
     return table(summary.run.name, title, results, folder, _facts(summary))
 
 
