@@ -224,11 +224,14 @@ def resolved(python: Path, requirements: str, constraints: Iterable[str], scratc
     found = json.loads(report(python, [*wheelhouse_arguments(), "-c", str(held), "-r", str(wanted)]))
     wanted.unlink()
     held.unlink()
-    return {
-        normalise(one["metadata"]["name"]): f"{normalise(one['metadata']['name'])}=={one['metadata']['version']} \\\n"
-        f"    --hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
-        for one in found["install"]
-    }
+    blocks = {}
+    for one in found["install"]:
+        name = normalise(one["metadata"]["name"])
+        sha256 = one["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
+        if not sha256:
+            raise SetupError(f"your package index tells no hash of {name}, by which to lock it: take another index")
+        blocks[name] = f"{name}=={one['metadata']['version']} \\\n    --hash=sha256:{sha256}"
+    return blocks
 
 
 # Pip's own reader of requirements; arguments: the Python version; standard input: requirements without hashes.

@@ -71,7 +71,9 @@ def counting(call, share):
     return counted
 
 functional.permute_tensor = counting(functional.permute_tensor, 1)
-functional.all_gather_tensor = counting(functional.all_gather_tensor, 1)
+names = ("all_gather_single", "all_gather_tensor")  # from torch 2.13 on, and before
+gather = next(name for name in names if hasattr(functional, name))
+setattr(functional, gather, counting(getattr(functional, gather), 1))
 whole_call = technique.torch.distributed.all_to_all_single
 def all_to_all_single(output, sent_tensor, **named):
     sent[0] += sent_tensor.nbytes // 2

@@ -152,6 +152,13 @@ def test_what_broke_off_is_resolved_anew(place: Path, monkeypatch: pytest.Monkey
     assert list((place / "locks").iterdir()) == []
 
 
+def test_an_index_that_tells_no_hash_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nameless = one("Torch_AO", "1") | {"download_info": {"url": "https://x/y", "archive_info": {}}}
+    monkeypatch.setattr(packages, "report", lambda *_: json.dumps({"install": [nameless]}))
+    with pytest.raises(SetupError, match=r"^your package index tells no hash of torch-ao, "):
+        packages.resolved(Path("python"), "torchao", [], place)
+
+
 @pytest.mark.parametrize("wanted", [[], ["cuda-toolkit[cublas]==12.9.1"], ["triton-rocm"]])
 def test_a_torch_that_is_not_made_for_our_cuda_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: list[str]) -> None:
     found = json.dumps({"install": [one("torch", "2.13.0+cpu", *wanted)]})
