@@ -12,7 +12,7 @@ from tests.conftest import CHECKOUT
 
 PACKAGE = CHECKOUT / "scripts" / "gpulift"
 ROOMS = (  # each may stand on those before it: what measures, records, analyses, shows
-    *("ground", "records", "engine", "ranks", "verdicts", "gate", "judge", "analysis"),
+    *("ground", "records", "callbacks", "engine", "ranks", "verdicts", "gate", "judge", "analysis"),
     *("report", "exchange", "advise", "watch", "fleet", "commands", "cli", "__main__"),
 )
 WALLS = {  # products of their own: all that they may stand on

@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import wraps
 from pathlib import Path
 
+import pytest
+
+from gpulift import cli
 from gpulift.cli import command_lines
 from gpulift.commands.bench import prepared
+from gpulift.ground import later
+from gpulift.ground.errors import OK
+from gpulift.verdicts import decision
 from tests.conftest import CHECKOUT
 
 
@@ -29,6 +36,28 @@ def test_the_first_technique_that_is_shown_is_one_that_bench_takes(tmp_path: Pat
     with prepared(script) as modules:
         (manifest,) = modules.glob("*.json")
         assert json.loads(manifest.read_text())["arms"] == ["torch", "triton"]
+
+
+def test_what_agents_are_told_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command line is one that is taken, each word of a verdict one that there is."""
+    told = (CHECKOUT / "scripts" / "gpulift" / "SKILL.md").read_text("utf-8")
+    assert re.match(r"---\nname: gpulift\ndescription: .+\n---\n", told)
+    assert len(told.splitlines()) <= 60
+    monkeypatch.setattr(later, "refusing", lambda taken: wraps(taken)(lambda **_: None))
+    (block,) = re.findall(r"```sh\n(.*?)```", told, re.DOTALL)
+    calls = [line.partition(" #")[0] for line in block.splitlines()]
+    spans = re.findall(r"`gpulift ([a-z][^`]*)`", told)
+    assert len(calls) == 5
+    for call in [*(one.removeprefix("gpulift ") for one in calls), *spans]:
+        assert cli.main(call.split()) == OK, call
+    for command in ("advise", "qualify", "compare"):
+        assert cli.main([command, "--json", "--help"]) == OK
+    for word in (decision.REGRESSED, decision.IMPROVED, decision.EQUIVALENT, decision.INCONCLUSIVE):
+        assert f"`{word}`" in told
+    advice = (CHECKOUT / "scripts" / "gpulift" / "advise" / "README.md").read_text("utf-8")
+    for word in ("helps", "no change", "undecided", "same course", "all that help, together"):
+        assert word in told
+        assert word in advice
 
 
 def test_the_action_that_it_calls_takes_what_it_gives() -> None:

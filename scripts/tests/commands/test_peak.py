@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -34,6 +36,15 @@ def test_it_is_as_its_schema_says() -> None:
     assert all(key == slug(one["name"]) for key, one in CARDS.items())
     named = [slug(name) for one in CARDS.values() for name in (one["name"], *one.get("also", ()))]
     assert len(named) == len(set(named))
+
+
+def test_it_is_where_others_are_told_to_look() -> None:
+    told = (CHECKOUT / "scripts" / "gpulift" / "exchange" / "README.md").read_text("utf-8")
+    ((code, shown),) = re.findall(r"(cards = .*\n(?:cards\[.*\]))  # (\S+) FLOP/s", told)
+    first, second = code.splitlines()
+    found: dict[str, Any] = {"json": json, "importlib": importlib}
+    exec(first, found)
+    assert eval(second, found) == float(shown)
 
 
 @pytest.mark.parametrize(
