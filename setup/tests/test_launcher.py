@@ -542,12 +542,16 @@ def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> Non
         (("--base", "r", "--", "-input"), True),
         (("--base", "r", "--"), True),
         (("--base", "r", "filter"), True),
+        (("--base-python=x", "--head-python=y"), True),
+        (("--replay", "folder"), False),
+        ((), False),
     ],
 )
-def test_a_gate_of_the_callers_own_command_builds_nothing(
+def test_a_gate_builds_what_it_measures_alone_and_nothing_of_the_callers_own_command(
     builder: Sandbox, arguments: tuple[str, ...], builds: bool
 ) -> None:
     builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
+    assert builder.call("gpulift", "test", "x").returncode == 0
     assert builder.call("gpulift", "gate", *arguments).returncode == 0
     assert ("ninja techniques" in builder.lines()) is builds
 
