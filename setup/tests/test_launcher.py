@@ -543,6 +543,7 @@ def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> Non
         (("--base", "r", "--"), True),
         (("--base", "r", "filter"), True),
         (("--base-python=x", "--head-python=y"), True),
+        (("--base", "r", "no_such.py"), False),
         (("--replay", "folder"), False),
         ((), False),
     ],

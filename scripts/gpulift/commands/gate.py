@@ -249,7 +249,9 @@ class Shown:
 
 def script_of(same: str | None, command: Sequence[str] | None) -> str:
     """The Python file that is named in place of a filter, if there is one."""
-    script = same if same and same.endswith(".py") and Path(same).is_file() else ""
+    script = same if same and same.endswith(".py") else ""
+    if script and not Path(script).is_file():
+        raise GpuliftError(f"{script}: there is no such file")
     if command and same and not script:
         raise GpuliftError(f"{same!r} is one argument too many: a command stands behind --")
     return script

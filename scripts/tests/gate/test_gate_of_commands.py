@@ -137,6 +137,8 @@ SLOWED = "python3 -c \"print('step: 1.5 ms')\""
         ([], (*STEPS, "--metric", "stdout:new: (.*)", *RUN), FAILED, "a run of the base new: "),
         ([], ("--base", "HEAD", "--", "sh", "-c", "echo no GPU >&2; exit 7"), FAILED,
          "a run of the base ended with code 7: no GPU"),
+        ([], ("--base", "HEAD", "--", "sh", "no.sh"), USAGE, "error: no.sh: is not in HEAD ("),
+        ([], ("--base", "HEAD", "no.py"), USAGE, "error: no.py: there is no such file"),
         ([STEP + 'print("sum: True")', STEP + 'print("sum: False")'],
          (*STEPS, "--same", "stdout:sum: (.*)", *RUN), NOT_COMPARABLE,
          "a run of the head has 'False', the first run of the base 'True' (line 1)"),
