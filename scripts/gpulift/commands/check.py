@@ -54,9 +54,40 @@ def check(
     every: Annotated[
         bool, typer.Option("--all", help="Name every run that is told of, not three of a kind.")
     ] = False,
+    compress: Annotated[
+        bool,
+        typer.Option(
+            "--compress",
+            help="Check these finished runs and compress their records (*.jsonl.zst), before they"
+            " are committed; ids stay, and every command reads both forms.",
+        ),
+    ] = False,
+    unfinished: Annotated[
+        bool,
+        typer.Option(
+            "--unfinished",
+            help="Of --compress: unfinished runs, too, which cannot be gone on with.",
+        ),
+    ] = False,
+    pull_request: Annotated[
+        bool,
+        typer.Option(
+            "--pull-request",
+            help="Check one compressed run, and print title, text and files of the pull request"
+            " that adds it; nothing is sent.",
+        ),
+    ] = False,
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1. Runs that are unfinished, or beside which others worked, are told of."""
+    given = {
+        "--pull-request": compress and pull_request,
+        "--unfinished": not compress and unfinished,
+    }
+    if wrong := next((option for option, one in given.items() if one), ""):
+        raise GpuliftError(f"{wrong}: does not go with the rest: leave it out")
+    if compress or pull_request:
+        raise typer.Exit(_ready(results or [], unfinished, pull_request))
     found = check_results(results or [results_folder()], _shown)
     for line in found.complaints:
         tell(line)
@@ -69,6 +100,15 @@ def check(
         f" {len(found.complaints)} complaints"
     )
     raise typer.Exit(FAILED if found.complaints else OK)
+
+
+def _ready(runs: Sequence[Path], unfinished: bool, pull_request: bool) -> int:
+    """Makes runs ready to be committed."""
+    from gpulift.commands import publish, submit  # which check, too
+
+    if not runs or (pull_request and len(runs) > 1):
+        raise GpuliftError("name the folder of a run; with --pull-request one alone")
+    return submit.submit(runs[0]) if pull_request else publish.compress(runs, unfinished)
 
 
 def _shown(folders: Sequence[Path]) -> Iterable[Path]:

@@ -1,4 +1,4 @@
-"""`gpulift show ID` and `gpulift cite ID`: one record, whole or cited."""
+"""`gpulift show ID`: one record, whole, cited, counted or measured again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpulift.analysis.model_records import files_at, records_of_models
 from gpulift.commands import citation as citations
 from gpulift.commands import counters as counted
 from gpulift.commands.selecting import Axes, Techniques, prepared
-from gpulift.commands.shared import Gpu, print_json
+from gpulift.commands.shared import Gpu, Out, print_json
 from gpulift.commands.show import lines
 from gpulift.engine import machine
 from gpulift.engine.machine import checkout_root, results_folder, searched
@@ -46,6 +46,28 @@ Places = Annotated[
 def show(
     wanted: Id,
     places: Places = None,
+    bibtex: Annotated[
+        bool,
+        typer.Option(
+            "--bibtex",
+            help="A BibTeX entry of its case, a sentence of its launches, and what several runs"
+            " say.",
+        ),
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Measure its case again here: do the new launches fall where the old ones"
+            " predict?",
+        ),
+    ] = False,
+    launches: Annotated[
+        int | None,
+        typer.Option(
+            help="Of --again: processes; as many as the record's run had, at least 3.",
+        ),
+    ] = None,
     counters: Annotated[
         bool,
         typer.Option(
@@ -57,19 +79,41 @@ def show(
     gpu: Gpu = None,
     techniques: Techniques = None,
     axes: Axes = None,
+    out: Out = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The record's own JSON, one line; with --counters these.")
+        bool,
+        typer.Option(
+            "--json",
+            help="The record's own JSON, one line; of --counters or --again what they say.",
+        ),
     ] = False,
 ) -> None:
-    """One record: arms, raw windows, conditions, and the command that measures it again."""
+    """One record: arms, raw windows, conditions, and the command that measures it again; or, of
+    --bibtex, --again and --counters, what that says."""
+    asked = {"--bibtex": bibtex, "--again": again, "--counters": counters}
+    modes = [mode for mode, given in asked.items() if given]
+    given = {
+        "--json": bibtex and as_json,
+        "--gpu": gpu is not None and not (counters or again),
+        "--techniques": techniques is not None and not counters,
+        "--axis": axes is not None and not counters,
+        "--launches": launches is not None and not again,
+        "--out": out is not None and not again,
+    }
+    if wrong := [*modes[1:], *(option for option, one in given.items() if one)]:
+        of = modes[0] if modes else "a record that is only shown"
+        raise GpuliftError(f"{', '.join(wrong)}: does not go with {of}")
     if counters:
         subject = counted.find(wanted, places, tuple(axes or ()), prepared(techniques))
         _count(subject, gpu, as_json)
-    for flag, given in (("--gpu", gpu is not None), ("--techniques", techniques), ("--axis", axes)):
-        if given:
-            raise GpuliftError(f"{flag}: is of --counters, which measures")
-    record = _find(wanted, places)
-    if as_json:
+    record = find_record(wanted, places or searched(), say)
+    if again:
+        from gpulift.commands.again import measured_again  # what only reads does without it
+
+        raise typer.Exit(measured_again(record, launches, gpu, out, as_json))
+    if bibtex:
+        _cite(record, places)
+    elif as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
     else:
         typer.echo("\n".join(lines(record, terminal.columns(), _errata(record))))
@@ -93,9 +137,7 @@ def _count(subject: counted.Subject, gpu: int | None, as_json: bool) -> NoReturn
     raise typer.Exit(counted.exit_code(steps))
 
 
-def cite(wanted: Id, places: Places = None) -> None:
-    """A BibTeX entry of a record's case, a sentence of its launches, and what several runs say."""
-    record = _find(wanted, places)
+def _cite(record: Record, places: list[Path] | None) -> None:
     citations.require_result(record)
     choice = choice_of(results_folder())
     launches = citations.launches_of(record)
@@ -121,10 +163,6 @@ def _of_model(record: Record, places: list[Path] | None) -> list[Record]:
     """Those of its technique on its model; what cannot be read was said in finding it."""
     files = files_at(places or searched())
     return records_of_models(files, [record.context.slug], [record.technique], lambda _: None)
-
-
-def _find(wanted: str, places: list[Path] | None) -> Record:
-    return find_record(wanted, places or searched(), say)
 
 
 def _errata(record: Record) -> tuple[Erratum, ...]:

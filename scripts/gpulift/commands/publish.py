@@ -1,18 +1,16 @@
-"""`gpulift publish`: checks a run and compresses its records, before it is committed."""
+"""`gpulift check --compress`: checks runs and compresses their records, which stay as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from gpulift.commands.check import run_complaints
 from gpulift.engine.runs import RUNNING, state_of
-from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
-from gpulift.ground.errors import FAILED, GpuliftError, write_error
+from gpulift.ground.errors import FAILED, OK, GpuliftError, write_error
 from gpulift.ground.whole import write_whole
 from gpulift.records.files import (
     PUBLISHED,
@@ -25,24 +23,12 @@ from gpulift.records.files import (
 )
 
 
-def publish(
-    runs: Annotated[
-        list[Path], typer.Argument(parser=named, metavar="RUN...", help="Folders of finished runs.")
-    ],
-    unfinished: Annotated[
-        bool, typer.Option(help="Publish what an unfinished run has; it cannot be gone on with.")
-    ] = False,
-) -> None:
-    """Check runs and compress their records (*.jsonl.zst) before they are committed.
-
-    Ids of records are hashes of their content and stay as they are. Every command reads both forms.
-    A complaint is a line; then nothing of that run is changed, and the exit code is 1.
-    """
+def compress(runs: Sequence[Path], unfinished: bool) -> int:
+    """A complaint is a line, then nothing of that run is changed; the exit code."""
     complaints = [line for run in runs for line in _publish(run, unfinished, typer.echo)]
     for line in complaints:
         say(line)
-    if complaints:
-        raise typer.Exit(FAILED)
+    return FAILED if complaints else OK
 
 
 def _publish(run: Path, unfinished: bool, tell: Callable[[str], object]) -> list[str]:
@@ -51,7 +37,7 @@ def _publish(run: Path, unfinished: bool, tell: Callable[[str], object]) -> list
     if not files:
         raise GpuliftError(f"{run}: is no folder of a run: there are no records (*.jsonl) in it")
     if state_of(run) == RUNNING and not unfinished:
-        return [f"{run}: the run is not finished; go on with it, or publish it --unfinished"]
+        return [f"{run}: the run is not finished; go on with it, or compress it --unfinished"]
     if complaints := run_complaints(run):
         return complaints
     written = [file for file in files if not is_published(file)]

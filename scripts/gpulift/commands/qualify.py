@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpulift.analysis.analyse import judged as judged_again
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.machine import card_lines, feeding, links, qualification, saved, training
 from gpulift.analysis.machine import tables as shown
 from gpulift.analysis.machine.checks import basis
 from gpulift.analysis.machine.explain import explanation
 from gpulift.analysis.machine.qualification import Qualification
+from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.summary import Summary
 from gpulift.commands import shared as commands
-from gpulift.commands.shared import Gpu, Out, Quick, Verbose
-from gpulift.engine import doctor, qualifying
+from gpulift.commands import siblings
+from gpulift.commands.shared import Gpu, Out, Quick, Verbose, options_given
+from gpulift.engine import doctor, machine, qualifying
 from gpulift.engine.qualification import Asked, Plan, plan
 from gpulift.ground import terminal
-from gpulift.ground.arguments import Filter, Json, Wide, time_s
+from gpulift.ground.arguments import Filter, Json, SomeResults, Wide, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
+from gpulift.records.read import read_run
 from gpulift.report import tables
 from gpulift.verdicts.matching import Kind, matching, require_part
 
+MEASURING = {
+    "quick": "--quick",
+    "out": "--out",
+    "filter": "--filter",
+    "gpu": "--gpu",
+    "gpus": "--gpus",
+    "burn": "--burn",
+    "expect_gpus": "--expect-gpus",
+}
 CHECKS = Kind("check", "a check's name")
 
 
@@ -42,6 +55,8 @@ class Shown:
 
 
 def qualify(
+    context: typer.Context,
+    results: SomeResults = None,
     quick: Quick = None,
     out: Out = None,
     filter: Filter = None,
@@ -71,19 +86,41 @@ def qualify(
     ] = False,
     explain: Annotated[
         str | None,
-        typer.Option(metavar="CHECK", help="Explain how these checks were judged."),
+        typer.Option(
+            metavar="CHECK",
+            help="How these checks were judged: of RESULTS, or the newest here, or where more is"
+            " asked for of what is measured.",
+        ),
     ] = None,
+    among: Annotated[
+        bool,
+        typer.Option(
+            "--among",
+            help="Measure nothing: of the cards or nodes of RESULTS, which is an outlier?",
+        ),
+    ] = False,
     verbose: Verbose = False,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
+    measuring = options_given(context, MEASURING)
+    if among:
+        if measuring or explain is not None or not results:
+            raise GpuliftError("--among is of RESULTS, measured before: name them, and no more")
+        raise typer.Exit(siblings.among(results, wide, as_json))
     if gpu is not None and gpus is not None:
         raise GpuliftError("give --gpu or --gpus, not both")
     if explain is not None and as_json:
         raise GpuliftError("--json holds every step already: leave --explain or --json out")
     if explain is not None:
         require_part(explain, CHECKS)
+        if not measuring:
+            return _explain_kept(results, explain)
+    if results:
+        raise GpuliftError(
+            "RESULTS are of --among, or of --explain alone: nothing is measured then"
+        )
     quick_s = None if quick is None else time_s("--quick", quick)
     burn_s = None if burn is None else time_s("--burn", burn)
     given = {"--quick": quick_s, "--filter": filter, "--explain": explain}
@@ -168,6 +205,29 @@ def _last_lines(judged: Qualification, page: Path, doubts: Doubts) -> Iterator[s
     yield f"{judged.answer.line}; report: {page}"
 
 
+def _explain_kept(results: Sequence[Path] | None, wanted: str) -> None:
+    """Of runs, or of the newest that was qualified here."""
+    if not results:
+        files = machine.own_results().glob(f"**/{saved.VERDICT_FILE}")
+        newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+        if newest is None:
+            raise GpuliftError("nothing was qualified here: name RESULTS, or measure with --quick")
+        say(f"of {newest.parent}")
+        results = [newest.parent]
+    folders = siblings.folders_of(results)
+    runs = [judged_again(commands.summary_of(read_run(folder))) for folder in folders]
+    checks = [
+        replace(check, id=f"{check.id} ({run.summary.run.name})") if len(runs) > 1 else check
+        for run in runs
+        for check in run.checks
+    ]
+    _tell_steps(matching(checks, lambda check: check.id, wanted, CHECKS))
+
+
+def _tell_steps(chosen: Sequence[CheckResult]) -> None:
+    typer.echo("\n\n".join(map(explanation, chosen)))
+
+
 def _explain(judged: Qualification, wanted: str) -> None:
     """The path to each verdict whose name holds the text. Raises GpuliftError where none does,
     which says where the results are: they are kept, whatever was asked about them."""
@@ -176,4 +236,4 @@ def _explain(judged: Qualification, wanted: str) -> None:
     except GpuliftError as error:
         kept = ", ".join(str(card.folder) for card in judged.cards)
         raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
-    typer.echo("\n\n".join(map(explanation, chosen)))
+    _tell_steps(chosen)

@@ -1,4 +1,4 @@
-"""`gpulift siblings`: cards or nodes that were measured apart, against each other."""
+"""`gpulift qualify --among`: cards or nodes that were measured apart, against each other."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import typer
 
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.machine import saved, tables
@@ -17,20 +15,20 @@ from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.analysis.machine.verdict import GLYPHS
 from gpulift.commands import shared as commands
 from gpulift.ground import terminal
-from gpulift.ground.arguments import Json, Results, Wide
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.read import Run, read_run, run_folders
 from gpulift.records.together import was_crowded
 
 
-def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> None:
-    """Name the card that is an outlier, of three or more of one model, or the node without one.
+def among(results: Sequence[Path], wide: bool, as_json: bool) -> int:
+    """Names the card that is an outlier, of three or more of one model, or the node without one;
+    the exit code.
 
     Of a card with several runs each case is of the one that stands for it, and of all cards only
     what did the same work is compared. Runs in which all cards of a machine were busy at once are
     left out.
     """
-    folders = list(_folders(results))
+    folders = list(folders_of(results))
     choice = choice_of(commands.results_folder())
     summaries = {
         name: commands.summary_of(_as_one(choice.stand_for(runs)))
@@ -47,7 +45,7 @@ def siblings(results: Results, wide: Wide = False, as_json: Json = False) -> Non
             if one.verdict in (FAIL, INCONCLUSIVE):
                 line = f"{GLYPHS[one.verdict]} {one.id}: {one.reason}; {one.remedy}"
                 screen.print(line, soft_wrap=True, markup=False)
-    raise typer.Exit(exit_code_of(judged))
+    return exit_code_of(judged)
 
 
 def _by_card(folders: Sequence[Path]) -> dict[str, list[Run]]:
@@ -68,7 +66,7 @@ def _as_one(runs: Sequence[Run]) -> Run:
     )
 
 
-def _folders(results: Sequence[Path]) -> Iterator[Path]:
+def folders_of(results: Sequence[Path]) -> Iterator[Path]:
     for path in results:
         if not path.is_dir():
             raise GpuliftError(f"{path}: is no folder of results")

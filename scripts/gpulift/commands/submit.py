@@ -1,4 +1,4 @@
-"""`gpulift submit`: checks a run and prints the pull request that would add it to the records."""
+"""`gpulift check --pull-request`: checks a run, and prints the pull request that would add it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -21,9 +21,8 @@ from gpulift.analysis.summary import BUSY_CORES, others_cores
 from gpulift.commands.check import LEAST_LAUNCHES, cases_of_few_launches, run_complaints
 from gpulift.engine import machine
 from gpulift.engine.runs import COMPLETE, LOCK_FILE, state_of
-from gpulift.ground.arguments import named
 from gpulift.ground.entry import say
-from gpulift.ground.errors import FAILED, GpuliftError
+from gpulift.ground.errors import FAILED, OK, GpuliftError
 from gpulift.ground.text import counted, some
 from gpulift.records.decode import decoded, parse_line
 from gpulift.records.files import content_of, is_published, record_files
@@ -41,25 +40,19 @@ LEAST_LETTERS = 4  # of a name: a shorter one is in many words
 COMMON_NAMES = {"root", "user", "ubuntu", "debian", "admin", "localhost", "runner"}
 
 
-def submit(
-    run: Annotated[
-        Path, typer.Argument(parser=named, metavar="RUN", help="Folder of a published run.")
-    ],
-) -> None:
-    """Check a run and print the title, text and files of the pull request that adds it.
-
-    Nothing is written and nothing is sent. A complaint is a line; the exit code is then 1.
-    """
+def submit(run: Path) -> int:
+    """Nothing is written and nothing is sent. A complaint is a line; the exit code."""
     if not (run.is_dir() and record_files(run)):
         raise GpuliftError(f"{run}: is no folder of a run: there are no records (*.jsonl) in it")
     complaints = submission_complaints(run)
     for line in complaints:
         say(line)
     if complaints:
-        raise typer.Exit(FAILED)
+        return FAILED
     for file in sorted(_foreign(run)):
         say(f"{file}: is no part of a run: leave it out")
     typer.echo(pull_request(read_run(run)))
+    return OK
 
 
 def submission_complaints(run: Path) -> list[str]:
@@ -76,7 +69,7 @@ def submission_complaints(run: Path) -> list[str]:
     if was_crowded(run):
         found.append(f"{run}: several GPUs were busy at once; measure one alone")
     if not all(map(is_published, record_files(run))):
-        remedy = shlex.join(["./gpulift", "publish", str(run)])
+        remedy = shlex.join(["./gpulift", "check", "--compress", str(run)])
         found.append(f"{run}: its records are not compressed: {remedy}")
     if found:  # a record that cannot be read has been told of
         return found
@@ -124,7 +117,7 @@ def _text(run: Run) -> str:
         *_verdict(run.folder),
         *_load(run.records),
         "",
-        "`./gpulift submit` found the run finished, built from a clean commit, with"
+        "`./gpulift check --pull-request` found the run finished, built from a clean commit, with"
         f" {LEAST_LAUNCHES} launches or more of each case{once}, and no path, host name, account,"
         " UUID or serial number in it.",
     )

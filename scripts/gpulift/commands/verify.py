@@ -1,298 +1,306 @@
-"""`gpulift verify ID`: measures a record's case again here; does it come out as predicted?
-
-Of a file, the certificate of a gate: does it hold? See verify_file.py.
-"""
+"""`gpulift verify FILE.json`: does the certificate of a gate hold? `--again`: here, too?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from statistics import median
+from subprocess import run
+from typing import Annotated, Any
 
 import typer
 
-from gpulift.analysis import arms, prediction
-from gpulift.commands import citation, verify_file
-from gpulift.commands.citing import Places
-from gpulift.commands.shared import Gpu, Out, options_given, print_json
-from gpulift.commands.verified import Verification, as_dict, lines, table
-from gpulift.engine import machine, measuring
-from gpulift.engine.again import axes_of, command_again, filter_of
-from gpulift.engine.machine import TechniqueInfo
+from gpulift.commands import plausible
+from gpulift.commands.gate_options import AGAIN
+from gpulift.commands.old import OLD_TOOLS
+from gpulift.commands.shared import Gpu, print_json
+from gpulift.gate import sealed
+from gpulift.gate.answer import launches_of
+from gpulift.gate.conditions import NONE
+from gpulift.gate.evidence import COMMANDS, GATE_FILE, Origin
+from gpulift.gate.judge import GateResult
+from gpulift.gate.plan import judged_again
 from gpulift.ground import errors
-from gpulift.ground.arguments import Json
+from gpulift.ground.arguments import Json, named
 from gpulift.ground.entry import say
-from gpulift.ground.errors import FAILED, NOT_COMPARABLE, NOTHING_RAN, GpuliftError
-from gpulift.ground.terminal import console
-from gpulift.ground.text import visible
-from gpulift.records.find import find_record
-from gpulift.records.model import Context, Record
-from gpulift.records.read import read_results
-from gpulift.verdicts.comparability import differences
+from gpulift.ground.errors import GpuliftError
+from gpulift.ground.programs import JOB_ENVIRONMENT
+from gpulift.ground.text import counted, visible
+from gpulift.ground.whole import temporary_folder
+from gpulift.verdicts.decision import EQUIVALENT, IMPROVED, REGRESSED
 
-LEAST_LAUNCHES = 3
-NONE = "none"
-BENCH = "bench/"  # what `bench` measured
-OF_RECORD = {"places": "--results", "launches": "--launches", "out": "--out"}
-OF_FILE = {"again": "--again", "as_markdown": "--markdown", "as_line": "--line"}
+PATIENCE = (
+    "hashes show that nothing was edited since; they are no proof against a liar with patience,"
+    " who makes all of it up: --again measures anew"
+)
+NOTHING = "nothing was asked to be (--same)"
+SAME = "same sign and size"
+SIZE = "same sign, size differs"
+NOT = "not confirmed"
+UNDECIDED = "not confirmed: inconclusive here"
+WORST_FIRST = (NOT, UNDECIDED, SIZE, SAME)
+SIGNS = {IMPROVED: -1, EQUIVALENT: 0, REGRESSED: 1}
+COMMIT = re.compile(r"[0-9a-f]{7,64}")
+SHOWN = ("card", "driver", "processor")
+DIGITS = 7  # of a commit, for people
+MOST_ROWS = 3  # of a comment of eight lines
+LONGEST = 300  # letters of what the file says, in a comment
 
 
 def verify(
-    called: typer.Context,
-    wanted: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|FILE.json",
-            help="gpulift:<gpu>/<id>, or the id's first digits; or a gate's certificate.",
-        ),
+    file: Annotated[
+        Path, typer.Argument(parser=named, metavar="FILE.json", help="What `gate` wrote.")
     ],
-    places: Places = None,
-    launches: Annotated[
-        int | None, typer.Option(help="New processes; as many as the record's run had, at least 3.")
-    ] = None,
     gpu: Gpu = None,
-    out: Out = None,
-    as_json: Json = False,
     again: Annotated[
         bool,
         typer.Option(
             "--again",
-            help="Of a certificate: measure it anew in this checkout, which runs the command that"
-            " it names.",
+            help="Measure it anew in this checkout, which runs the command that it names.",
         ),
     ] = False,
+    as_json: Json = False,
     as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Of a certificate: a comment of eight lines at most.")
+        bool, typer.Option("--markdown", help="A comment of eight lines at most.")
     ] = False,
-    as_line: Annotated[bool, typer.Option("--line", help="Of a certificate: one line.")] = False,
+    as_line: Annotated[bool, typer.Option("--line", help="One line.")] = False,
 ) -> None:
-    """Measure one record's case again here: do the new launches fall where the old ones predict?
-
-    Or check the certificate of a gate, without a card: 1 where it does not hold; with --again also
-    where it is not confirmed, 5 where that cannot be told.
-    """
-    of_file = wanted.endswith(".json")
-    if given := options_given(called, OF_RECORD if of_file else OF_FILE):
-        what = "a record" if of_file else "a certificate, a file that ends in .json"
-        raise GpuliftError(f"{', '.join(given)}: of {what} alone")
-    if of_file:
-        _verify_file(Path(wanted), gpu, again, (as_json, as_markdown, as_line))
-    record = find_record(wanted, places or machine.searched(), say)
-    raise typer.Exit(_verify_record(record, launches, gpu, out, as_json))
-
-
-def _verify_record(
-    record: Record, launches: int | None, gpu: int | None, out: Path | None, as_json: bool
-) -> int:
-    then = launches_of(record)
-    bench = machine.find_bench()
-    context = machine.describe_asked(bench, gpu)
-    count = max(LEAST_LAUNCHES, len(then)) if launches is None else launches
-    options = options_again(record, count, gpu)
-    measuring.require_known(options)
-    require_same_work(record, context, measuring.known(options))
-    measured = measuring.run(options, machine.own_results(), out, context, say)
-    if measured.exit_code not in measuring.FINISHED:
-        return measured.exit_code
-    found = held_against(record, then, new_launches(record, measured.folder), measured.folder)
+    """Check the certificate of a gate, without a card: 1 where it does not hold; with --again also
+    where it is not confirmed, 5 where that cannot be told."""
+    if sum((as_json, as_markdown, as_line, again)) > 1:
+        raise GpuliftError("give one of --json, --markdown, --line and --again")
+    found = verified(file)
+    code = found.exit_code
     if as_json:
         print_json(as_dict(found))
-    else:
-        title, *notes = lines(found)
-        typer.echo(title)
-        console().print(table(found))
-        typer.echo("\n".join(notes))
-    return found.exit_code
-
-
-def _verify_file(
-    file: Path, gpu: int | None, again: bool, forms: tuple[bool, bool, bool]
-) -> NoReturn:
-    if sum((*forms, again)) > 1:
-        raise GpuliftError("give one of --json, --markdown, --line and --again")
-    as_json, as_markdown, as_line = forms
-    found = verify_file.verified(file)
-    code = found.exit_code
-    if again:
-        code, said = verify_file.measured_again(found, gpu)
-    elif as_json:
-        print_json(verify_file.as_dict(found))
         raise typer.Exit(code)
+    if again:
+        code, said = measured_again(found, gpu)
     elif as_line:
-        said = [verify_file.one_line(found)]
+        said = [one_line(found)]
     else:
-        said = list(verify_file.markdown(found) if as_markdown else verify_file.lines(found, file))
+        said = list(markdown(found) if as_markdown else lines(found, file))
     typer.echo("\n".join(map(visible, said)))
     raise typer.Exit(code)
 
 
-def launches_of(record: Record) -> tuple[Record, ...]:
-    """All launches of its case in its run that share its conditions; two or more.
+@dataclass(frozen=True)
+class Verified:
+    """What the evidence in a certificate says, made anew, and what is wrong with the file."""
 
-    Raises GpuliftError: usage, where it holds nothing that can be measured again; inconclusive,
-    where there is only one launch.
-    """
-    if record.kind != "technique" or "plant" in record.context.options:
-        what = (
-            "it is slowed down on purpose" if record.kind == "technique" else "it is no plain run"
+    made_at: str
+    origin: Origin
+    says: Mapping[str, Any]
+    problems: tuple[str, ...]
+    wall: float | None = None  # head / base of whole runs, where a command was measured
+
+    @property
+    def exit_code(self) -> int:
+        """Whether it holds."""
+        return errors.FAILED if self.problems else errors.OK
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Those that changed first."""
+        return sorted(self.says["rows"], key=lambda row: row["verdict"] == EQUIVALENT)
+
+    @property
+    def summary(self) -> str:
+        """`holds: 2 rows: 1 improved, 1 equivalent`."""
+        counts = Counter(row["verdict"] for row in self.rows)
+        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        holds = "does not hold" if self.problems else "holds"
+        return f"{holds}: {counted(len(self.rows), 'row')}: {told}"
+
+    @property
+    def sides(self) -> str:
+        """Both commits."""
+        return f"{self.says['base'][:DIGITS]} -> {self.says['head'][:DIGITS]}"
+
+    @property
+    def where(self) -> str:
+        """The machine, in short."""
+        facts = self.says["conditions"]
+        return ", ".join(facts[key] for key in SHOWN if facts.get(key, NONE) != NONE)
+
+    @property
+    def equal(self) -> str:
+        """What was equal in every run; empty where nothing was asked for."""
+        return ", ".join(
+            one["source"] + (f" within {one['tolerance']:g}" if one["tolerance"] else "")
+            for one in self.says["equal"]
         )
-        raise GpuliftError(
-            f"{record.citation} cannot be verified: {what} (kind {record.kind}); see"
-            f" ./gpulift show {record.citation}"
-        )
-    if record.outcome != "ok":
-        because = f": {record.reason}" if record.reason else ""
-        raise GpuliftError(
-            visible(f"{record.citation} holds no figure to verify, it is {record.outcome}{because}")
-        )
-    then = citation.launches_of(record)
-    if not prediction.can_predict(then):
-        raise GpuliftError(
-            f"inconclusive: {record.citation} is of a run with one launch of this case, which"
-            " predicts no interval; nothing was measured",
-            errors.INCONCLUSIVE,
-        )
-    return then
 
 
-def require_same_work(record: Record, context: Context, catalogue: Sequence[TechniqueInfo]) -> None:
-    """Refuses what cannot be the same measurement here.
-
-    Raises GpuliftError: not comparable, naming what differs; nothing ran, with the reason, where
-    this machine or build cannot run the technique at all.
-    """
-    info = next((one for one in catalogue if one.id == record.technique), None)
-    if info is None:
-        raise _not_comparable(
-            [f"technique {record.technique} (not in this build)"], _instead(record)
-        )
-    gone = _of_another_case(record, info)
-    if gone:
-        raise _not_comparable(
-            [*_of_another_machine(record, context, info), *gone], _instead(record)
-        )
-    told = info.told_not_here(context)
-    if told:
-        raise GpuliftError(f"{record.technique} cannot run here: {told}", NOTHING_RAN)
-    found = _of_another_machine(record, context, info)
-    if found:
-        raise _not_comparable(found)
+def verified(file: Path) -> Verified:
+    """Raises GpuliftError: usage for what is no certificate, not comparable for one of another
+    decision method."""
+    held = sealed.read(file)
+    with sealed.evidence_of(held, file) as folder:
+        result = judged_again(folder)
+        says = sealed.says(result)
+        found = list(_problems(held, folder, result, says))
+        wall = _wall(result, folder)
+        return Verified(held.made_at, result.setup.origin, says, tuple(found), wall)
 
 
-def _instead(record: Record) -> str:
-    """What measures a case again that this build does not have."""
-    if record.technique.startswith(BENCH):
-        return f"; {command_again(record)} measures it again"
-    commit = record.context.build.commit
-    at = f"git checkout {commit} has it as it was, " if commit else ""
-    return f"; {at}./gpulift list {record.technique} tells today's cases"
+def _problems(
+    held: sealed.Sealed, folder: Path, result: GateResult, says: Mapping[str, Any]
+) -> Iterator[str]:
+    if part := held.broken:
+        yield f"it was edited: the hash of {part} is another"
+    if key := sealed.difference(held.says, says):
+        yield f"its windows give something else than it says: {key.removeprefix('.')}"
+    if not all(map(COMMIT.fullmatch, (says["base"], says["head"]))):
+        yield "its commits are no hashes"
+    for control in result.controls:
+        if not control.passed:
+            yield f"control {control.name} {control.state}: {control.said}"
+    gate = next(one for one in held.parts if one.file == GATE_FILE).lines[0]
+    ended_at = gate["result"].get("ended_at") if "result" in gate else None
+    yield from plausible.problems(folder, result.setup, held.made_at, ended_at)
 
 
-def options_again(record: Record, launches: int, gpu: int | None) -> measuring.Options:
-    """What the record's run was told, for this case alone."""
-    told = record.context.options
-    return measuring.Options(
-        filter=filter_of(record),
-        quick=told.get("quick") is True,
-        launches=launches,
-        arm_time=_number(told, "arm_time_s"),
-        precision=_number(told, "precision"),
-        seed=_whole(told, "seed"),
-        gpu=gpu,
-        axes=axes_of(record),
+def _wall(result: GateResult, folder: Path) -> float | None:
+    pairs = [pair for one in launches_of(folder, result) for pair in one.pairs]
+    ratios = [pair.head.seconds / pair.base.seconds for pair in pairs if pair.base.seconds]
+    return median(ratios) if ratios and result.setup.mode == COMMANDS else None
+
+
+def lines(found: Verified, file: Path) -> Iterator[str]:
+    """All that a person wants to know before he believes it."""
+    says = found.says
+    yield f"{file}: {found.summary} ({found.sides})"
+    yield from (f"problem: {one}" for one in found.problems)
+    yield from (f"{row['verdict']:<13}{row['row']}: {_figures(row)}" for row in found.rows)
+    if found.wall is not None:
+        yield f"whole runs: head / base {found.wall:.4f} by the wall clock"
+    yield f"equal in every run: {found.equal or NOTHING}"
+    yield f"gate: {shlex.join(found.origin.words)}"
+    yield f"measured on {found.where}; seed {says['seed']}; {found.made_at}"
+    yield "; ".join(says["error_rates"])
+    for control in says["controls"]:
+        yield f"control {control['name']}: {control['state']}: {control['said']}"
+    yield PATIENCE
+
+
+def one_line(found: Verified) -> str:
+    """For a list of many."""
+    first = found.rows[0] if found.rows else None
+    figures = f", {first['row']} {_figures(first)}" if first else ""
+    problem = f"; {found.problems[0]}" if found.problems else ""
+    return f"{found.summary}{figures}; {found.sides}; {found.where}{problem}"
+
+
+def markdown(found: Verified) -> Iterator[str]:
+    """A comment for a pull request: eight lines at most, of which none is the file's own markup."""
+    problem = f": {_code(found.problems[0])}" if found.problems else ""
+    yield f"**gpulift certificate {found.summary}** ({_code(found.sides)}){problem}"
+    for row in found.rows[:MOST_ROWS]:
+        yield f"- {row['verdict']} {_code(row['row'])} {_code(_figures(row))}"
+    more = len(found.rows) - MOST_ROWS
+    yield from [f"- and {counted(more, 'more row')}"] if more > 0 else []
+    wall = f"; whole runs {found.wall:.4f}" if found.wall is not None else ""
+    yield f"- equal in every run: {_code(found.equal or NOTHING)}{wall}"
+    yield f"- {_code(found.where)}; {_code('gpulift gate ' + shlex.join(found.origin.words))}"
+    yield f"- {PATIENCE}"
+
+
+def as_dict(found: Verified) -> dict[str, Any]:
+    """All of it as JSON."""
+    return {
+        "holds": not found.problems,
+        "problems": list(found.problems),
+        "made_at": found.made_at,
+        "wall_ratio": found.wall,
+        **found.says,
+        "verdict_exit_code": found.says["exit_code"],
+        "exit_code": found.exit_code,
+    }
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    ratio = (
+        f"head / base {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}],"
+        f" {counted(row['launches'], 'launch', 'launches')}"
+        if "ratio" in row
+        else ""
     )
+    return "; ".join(filter(None, (ratio, row.get("reason", ""))))
 
 
-def new_launches(record: Record, folder: Path) -> tuple[Record, ...]:
-    """The launches of the case in the new run.
-
-    Raises GpuliftError: nothing ran, where all were skipped; failed, where none was measured.
-    """
-    now = tuple(
-        one
-        for run in read_results([folder])
-        for one in run.records
-        if one.subject == record.subject
-    )
-    if any(one.outcome == "ok" for one in now):
-        return now
-    reason = next((one.reason for one in now if one.reason), "no launch of it was recorded")
-    if now and all(one.outcome == "skipped" for one in now):
-        raise GpuliftError(visible(f"{record.technique} was skipped here: {reason}"), NOTHING_RAN)
-    raise GpuliftError(visible(f"{record.technique} failed here: {reason}"), FAILED)
+def _code(text: str) -> str:
+    """Code, in which GitHub sees no markup and no name."""
+    return f"`{visible(text)[:LONGEST].replace('`', chr(39))}`"
 
 
-def held_against(
-    record: Record, then: Sequence[Record], now: Sequence[Record], folder: Path
-) -> Verification:
-    """Each arm of the old launches against the new ones; refuses (not comparable) other work."""
-    measured = [one for one in now if one.outcome == "ok"]
-    other = _of_other_work(record, measured[0])
-    if other:
-        raise _not_comparable(other)
-    return Verification(
-        record=record,
-        then=tuple(then),
-        now=tuple(now),
-        answers=prediction.answers(then, now),
-        differs=tuple(differences(record, measured[0])),
-        folder=folder,
-    )
+def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
+    """Measures the same here, of the checkout that is the current folder; runs what it names."""
+    says = found.says
+    if found.problems:
+        raise GpuliftError("it does not hold, so that nothing is measured again", errors.FAILED)
+    origin = found.origin
+    if not {*AGAIN.values(), *OLD_TOOLS}.issuperset(origin.options) or origin.script.startswith(
+        "-"
+    ):
+        raise GpuliftError("it has options that no certificate keeps")
+    sides = [f"--base={origin.base}", f"--head={origin.head}", f"--seed={says['seed'] + 1}"]
+    card = [] if gpu is None else [f"--gpu={gpu}"]
+    with temporary_folder() as folder:
+        file = folder / "again.json"
+        out = [f"--out={folder / 'evidence'}", f"--certificate={file}"]
+        say(f"measuring again: gate {shlex.join([*sides, *origin.words])}")
+        program = [sys.executable, "-m", "gpulift"]
+        command = [*program, "gate", *sides, *card, *out, *origin.words]
+        callers = [int(one) for one in (os.environ.get(JOB_ENVIRONMENT),) if one]
+        code = run(command, stdout=2, pass_fds=callers, check=False).returncode
+        if not file.is_file():
+            raise GpuliftError("nothing was measured again, see above", code or errors.FAILED)
+        return held_against(says, verified(file).says)
 
 
-def _number(told: Mapping[str, Any], key: str) -> float | None:
-    """What a record says of an option may be anything."""
-    value = told.get(key)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(told: Mapping[str, Any], key: str) -> int | None:
-    value = _number(told, key)
-    return value if isinstance(value, int) else None
-
-
-def _of_another_machine(record: Record, context: Context, info: TechniqueInfo) -> list[str]:
-    """The model of the GPU, or of the processor where the work was the host's."""
-    theirs, ours = record.context.gpu, context.gpu
-    facts = []
-    if info.gpus or info.python:
-        facts.append(("gpu.name", theirs.name if theirs else NONE, ours.name if ours else NONE))
-    if not info.gpus and not (info.python and theirs):
-        facts.append(("host.cpu", record.context.host.cpu, context.host.cpu))
-        then, now = (one.host.facts.get("cpu_id") for one in (record.context, context))
-        if then and now:  # until schema 1.5 records did not tell
-            facts.append(("host.cpu_id", str(then), str(now)))
-    return [_difference(*one) for one in facts if one[1] != one[2]]
-
-
-def _of_another_case(record: Record, info: TechniqueInfo) -> list[str]:
-    case = next((one for one in info.cases if one.id == record.case_id), None)
-    if case is None:
-        return [f"case {record.case_id} (not in this build)"]
-    found = [] if case.regime == record.regime else [("regime", record.regime, case.regime)]
-    measured = [arm.name for arm in record.arms if arm.outcome == "ok"]
-    missing = [name for name in measured if name not in info.arms]
-    return [
-        *(_difference(*one) for one in found),
-        *(f"arm {name} (not in this build)" for name in missing),
+def held_against(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The exit code and what to say of a certificate and a new one of the same gate."""
+    rows = {row["row"]: row for row in now["rows"]}
+    answers = {
+        row["row"]: _answer(row, rows.get(row["row"]))
+        for row in then["rows"]
+        if row["verdict"] in SIGNS
+    }
+    if not answers:
+        return errors.INCONCLUSIVE, ["it decides no row, so that nothing can be confirmed"]
+    worst = next(one for one in WORST_FIRST if one in answers.values())
+    told = [
+        f"{answer}: {row['row']}: {_figures(row)} then, {_figures(rows.get(row['row'], {}))} here"
+        for row in then["rows"]
+        if (answer := answers.get(row["row"]))
     ]
+    facts = [("outputs", then["equal"], now["equal"])]
+    conditions = (then["conditions"], now["conditions"])
+    keys = dict.fromkeys([*conditions[0], *conditions[1]])
+    facts += [(key, *(one.get(key, "not told") for one in conditions)) for key in keys]
+    differ = [
+        f"differs: {fact}" + (f" ({old} then, {new} here)" if fact != "outputs" else "")
+        for fact, old, new in facts
+        if old != new
+    ]
+    code = {NOT: errors.FAILED, UNDECIDED: errors.INCONCLUSIVE}.get(worst, errors.OK)
+    return code, [worst, *told, *(differ or ["differs: nothing that either tells"])]
 
 
-def _of_other_work(record: Record, new: Record) -> list[str]:
-    """A ceiling may choose its size; in every other case a step's work is part of the figure."""
-    if arms.is_ceiling(record):
-        return []
-    found = []
-    for one in record.arms:
-        same = new.arm(one.name)
-        if one.cost and same and same.cost and one.cost != same.cost:
-            found.append(_difference(f"work of arm {one.name}", one.cost, same.cost))
-    return found
-
-
-def _difference(fact: str, then: object, now: object) -> str:
-    return f"{fact} ({then} then, {now} here)"
-
-
-def _not_comparable(found: Sequence[str], instead: str = "") -> GpuliftError:
-    return GpuliftError(visible(f"not comparable: {', '.join(found)}{instead}"), NOT_COMPARABLE)
+def _answer(then: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
+    """Sizes are the same where intervals overlap, or lie within the least change of each other."""
+    if now is None or now["verdict"] not in SIGNS:
+        return UNDECIDED
+    if SIGNS[then["verdict"]] != SIGNS[now["verdict"]]:
+        return NOT
+    overlap = then["low"] <= now["high"] and now["low"] <= then["high"]
+    apart = abs(math.log(now["ratio"] / then["ratio"]))
+    return SAME if overlap or apart <= math.log1p(then["least"]) else SIZE

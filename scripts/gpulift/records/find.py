@@ -33,15 +33,20 @@ def find_record(wanted: str, places: Sequence[Path], say: Say) -> Record:
             f" hexadecimal digits the first {LEAST_DIGITS} or more"
         )
     gpu, digits = named.groups()
-    found: dict[str, Record] = {}
+    found, elsewhere = dict[str, Record](), ""
     for record in _records(places, digits, say):
-        if record.id.startswith(digits) and gpu in (None, record.context.slug):
-            found.setdefault(record.id, record)
-            if record.id == digits:
-                return record
+        if not record.id.startswith(digits):
+            continue
+        if gpu not in (None, record.context.slug):
+            elsewhere = f"; {record.citation} has it"
+            continue
+        found.setdefault(record.id, record)
+        if record.id == digits:
+            return record
     if not found:
         below = ", ".join(visible(str(place)) for place in places)
-        raise GpuliftError(f"no record below {below} has the id {wanted!r}; --results DIR adds one")
+        helps = elsewhere or "; --results DIR adds one"
+        raise GpuliftError(f"no record below {below} has the id {wanted!r}{helps}")
     if len(found) > 1:
         raise GpuliftError(_ambiguous(wanted, list(found.values())))
     return next(iter(found.values()))

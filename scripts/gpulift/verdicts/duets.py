@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpulift.ground.errors import OK, GpuliftError
 from gpulift.records.read import Run
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import group_cases
+from gpulift.verdicts.matching import names_of
+from gpulift.verdicts.row import PASSED, Row, Table
 
 BASE = "base:"
 HEAD = "head:"
@@ -34,3 +37,28 @@ def duet_rows(runs: Sequence[Run]) -> list[DuetRow]:
                 if pair is not None:
                     rows.append(DuetRow(case.technique, case.case_id, name, pair))
     return rows
+
+
+def table(runs: Sequence[Run]) -> Table:
+    """What was measured, and is not judged: `gate` does that."""
+    rows = tuple(_row(one) for one in duet_rows(runs))
+    if not rows:
+        raise GpuliftError("there are no duets in these records: name HEAD, to compare two runs")
+    return Table("gpulift compare", f"duets of {', '.join(run.name for run in runs)}", rows, OK)
+
+
+def _row(one: DuetRow) -> Row:
+    subject = names_of(one.technique, one.case_id, one.arm)[-1]
+    named = {"technique": one.technique, "case": one.case_id, "arm": one.arm}
+    spread = one.pair.log_sd
+    reason = "" if spread is None else f"launches differ by {100 * spread:.3f} % (SD)"
+    return Row(
+        "head/base",
+        subject,
+        "measured",
+        PASSED,
+        one.technique,
+        one.pair.ratio,
+        reason=reason,
+        data=lambda: {**named, "log_sd": spread, "blocks": one.pair.blocks},
+    )

@@ -22,7 +22,7 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
 from gpulift.verdicts.decision import at_least
-from gpulift.verdicts.matching import matching
+from gpulift.verdicts.matching import matching, require_part
 from gpulift.verdicts.row import BROKEN, FAILED, LEFT_OUT, OPEN, PASSED, Row, Table
 
 NONE = "–"
@@ -96,7 +96,7 @@ def left_out(rows: Iterable[Row]) -> Iterator[str]:
         yield f"{count} {word}: {reason}"
     if more := reasons[MOST_REASONS:]:
         rest = sum(count for _, count in more)
-        yield f"{rest} {more[0][0][0]} for {len(more)} other reasons"
+        yield f"{rest} {more[0][0][0]} for {text.counted(len(more), 'other reason')}"
 
 
 def explained(rows: Iterable[Row]) -> Iterator[str]:
@@ -296,9 +296,9 @@ class Output:
     file: Path | None = None
 
 
-def outputs(given: Sequence[str]) -> list[Output]:
+def outputs(given: Sequence[str], explained: str | None = None) -> list[Output]:
     """What `--format FORM[=FILE]` asks for. Lines stand on stdout unless another form does, beside
-    which GitHub's commands may stand. Refuses a file of another's."""
+    which GitHub's commands may stand. Refuses a file of another's, and what cannot be explained."""
     made = []
     for word in given:
         form, equals, file = word.partition("=")
@@ -315,13 +315,18 @@ def outputs(given: Sequence[str]) -> list[Output]:
     alone = [form for form in shown if form != "github"] or ["lines"]
     if len(alone) > 1 or (alone[0] not in ("lines", "markdown") and len(shown) > 1):
         raise GpuliftError(f"--format {alone[0]} stands alone: give the others a file each, =FILE")
+    if explained is not None:
+        require_part(explained)
+        if alone[0] != "lines":
+            raise GpuliftError("--explain is for lines: JSON has every step of every verdict")
     return made if alone[0] in shown else [Output("lines"), *made]
 
 
-def show(table: Table, asked: Sequence[Output]) -> None:
-    """In the forms that are asked for."""
+def show(table: Table, asked: Sequence[Output], every: bool = False) -> None:
+    """In the forms that are asked for; of lines `every` row."""
     for output in asked:
-        content = FORMS[output.form](table)
+        made = partial(_joined, partial(lines, every=every))
+        content = (made if output.form == "lines" else FORMS[output.form])(table)
         if output.file is not None:
             write_whole(content + "\n", output.file)
         elif content:

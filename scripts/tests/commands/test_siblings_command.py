@@ -1,4 +1,4 @@
-"""`gpulift siblings`: nodes that were measured apart, with a slow one among them."""
+"""`gpulift qualify --among`: nodes that were measured apart, with a slow one among them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_slow_card_is_named(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12, 3.6e12)
-    assert cli.main(["siblings", "--json", *made]) == FAILED
+    assert cli.main(["qualify", "--among", "--json", *made]) == FAILED
     told = json.loads(capsys.readouterr().out)
     assert told["cards"] == [f"card{i}" for i in range(4)]
     verdicts = {one["id"].split("/")[1]: one["verdict"] for one in told["checks"]}
@@ -48,7 +48,7 @@ def test_the_folder_above_stands_for_all_nodes(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12)
-    assert cli.main(["siblings", "--wide", str(tmp_path / "shared")]) == OK
+    assert cli.main(["qualify", "--among", "--wide", str(tmp_path / "shared")]) == OK
     assert "Do the 3 cards agree? None is an outlier." in capsys.readouterr().out
 
 
@@ -57,7 +57,7 @@ def test_runs_of_one_card_are_one_line(
 ) -> None:
     made = nodes(tmp_path, 4.0e12, 4.001e12, 3.999e12, 3.6e12)
     node(tmp_path / "again" / "node0", 4.0e12)
-    assert cli.main(["siblings", "--wide", *made, str(tmp_path / "again")]) == FAILED
+    assert cli.main(["qualify", "--among", "--wide", *made, str(tmp_path / "again")]) == FAILED
     told = capsys.readouterr().out
     assert "Do the 4 cards agree?" in told
     rows = [line.split()[1] for line in told.splitlines() if line.startswith(("✗  ", "✓  "))]
@@ -68,7 +68,7 @@ def test_runs_of_one_card_are_one_line(
 def test_two_nodes_are_too_few(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["siblings", *nodes(tmp_path, 4e12, 2e12)]) == OK
+    assert cli.main(["qualify", "--among", *nodes(tmp_path, 4e12, 2e12)]) == OK
     assert "2 cards: no outlier can be named" in capsys.readouterr().out
 
 
@@ -77,5 +77,5 @@ def test_what_has_no_runs_is_refused(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert cli.main(["siblings", str(tmp_path / path) if path else ""]) == USAGE
+    assert cli.main(["qualify", "--among", str(tmp_path / path) if path else ""]) == USAGE
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
-from gpulift.commands import verify_file
-from gpulift.commands.gate_options import rewritten
+from gpulift.commands import verify
+from gpulift.commands.old import rewritten
 from gpulift.gate import commands, jobs
 from gpulift.gate.jobs import Job, JobSide
 from gpulift.gate.pairs import Run
@@ -222,7 +222,7 @@ def test_a_certificate_holds_and_is_measured_again(
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, cli.main(command[3:]))
 
-    monkeypatch.setattr(verify_file, "run", run)
+    monkeypatch.setattr(verify, "run", run)
     assert cli.main(["verify", str(file), "--again"]) == OK
     out = capfd.readouterr().out
     assert "\nsame sign and size\n" in out
@@ -275,8 +275,8 @@ def test_wrong_calls_are_one_line(
 )
 def test_what_stands_behind_two_hyphens_and_options_of_before(given: str, made: str) -> None:
     words = [word.replace("<>", "") for word in made.split()]
-    assert rewritten(["gate", *given.split()]) == ["gate", *words]
-    assert rewritten(["watch", "--", "cmd"]) == ["watch", "--", "cmd"]
+    assert rewritten(["gate", *given.split()], {}) == ["gate", *words]
+    assert rewritten(["watch", "--", "cmd"], {}) == ["watch", "--", "cmd"]
 
 
 @pytest.mark.parametrize(("seconds", "pairs"), [(0.01, 5), (0.8, 3), (1.0, 3), (2.0, 1), (60, 1)])
