@@ -34,6 +34,7 @@ PLACES = {  # module and function, or group, of commands that are not both
     "reference": "reference:app",
     "run": "running:run",
     "show": "citing:show",
+    "verify": "verify_file:verify",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from gpulift.analysis import arms, prediction
-from gpulift.commands import citation
+from gpulift.commands import citing
 from gpulift.commands.shared import print_json
 from gpulift.commands.verified import Verification, as_dict, lines, table
 from gpulift.engine import machine, measuring
@@ -72,7 +72,7 @@ def launches_of(record: Record) -> tuple[Record, ...]:
         because = f": {record.reason}" if record.reason else ""
         what = f"holds no figure to measure again: it is {record.outcome}{because}"
         raise GpuliftError(visible(f"{record.citation} {what}"))
-    then = citation.launches_of(record)
+    then = citing.launches_of(record)
     if not prediction.can_predict(then):
         raise GpuliftError(
             f"inconclusive: {record.citation} is of a run with one launch of this case, which"

@@ -19,6 +19,7 @@ from gpulift.analysis.neighbours import neighbours_of
 from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import read_reference
 from gpulift.analysis.summary import BUSY_CORES, others_cores
+from gpulift.commands.shared import mode_of
 from gpulift.engine.machine import results_folder
 from gpulift.engine.runs import COMPLETE, state_of
 from gpulift.gate.certificate import FOLDER as CERTIFICATES
@@ -43,6 +44,7 @@ FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
 
 
 def check(
+    context: typer.Context,
     results: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -56,38 +58,28 @@ def check(
     ] = False,
     compress: Annotated[
         bool,
-        typer.Option(
-            "--compress",
-            help="Check these finished runs and compress their records (*.jsonl.zst), before they"
-            " are committed; ids stay, and every command reads both forms.",
-        ),
+        typer.Option("--compress", help="Of finished runs: compress records (*.jsonl.zst), too."),
     ] = False,
     unfinished: Annotated[
         bool,
-        typer.Option(
-            "--unfinished",
-            help="Of --compress: unfinished runs, too, which cannot be gone on with.",
-        ),
+        typer.Option("--unfinished", help="Of runs that are not: they cannot be gone on with."),
     ] = False,
     pull_request: Annotated[
         bool,
         typer.Option(
-            "--pull-request",
-            help="Check one compressed run, and print title, text and files of the pull request"
-            " that adds it; nothing is sent.",
+            "--pull-request", help="Of one: print the pull request that adds it; nothing is sent."
         ),
     ] = False,
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1. Runs that are unfinished, or beside which others worked, are told of."""
-    given = {
-        "--pull-request": compress and pull_request,
-        "--unfinished": not compress and unfinished,
-    }
-    if wrong := next((option for option, one in given.items() if one), ""):
-        raise GpuliftError(f"{wrong}: does not go with the rest: leave it out")
-    if compress or pull_request:
-        raise typer.Exit(_ready(results or [], unfinished, pull_request))
+    if mode_of(context, {"": "every", "compress": "unfinished", "pull_request": ""}):
+        from gpulift.commands import publish  # which checks, too
+
+        if not results or (len(results) > 1 and pull_request):
+            raise GpuliftError("name the folder of a run; with --pull-request one alone")
+        made = publish.submit(results[0]) if pull_request else publish.compress(results, unfinished)
+        raise typer.Exit(made)
     found = check_results(results or [results_folder()], _shown)
     for line in found.complaints:
         tell(line)
@@ -100,15 +92,6 @@ def check(
         f" {len(found.complaints)} complaints"
     )
     raise typer.Exit(FAILED if found.complaints else OK)
-
-
-def _ready(runs: Sequence[Path], unfinished: bool, pull_request: bool) -> int:
-    """Makes runs ready to be committed."""
-    from gpulift.commands import publish, submit  # which check, too
-
-    if not runs or (pull_request and len(runs) > 1):
-        raise GpuliftError("name the folder of a run; with --pull-request one alone")
-    return submit.submit(runs[0]) if pull_request else publish.compress(runs, unfinished)
 
 
 def _shown(folders: Sequence[Path]) -> Iterable[Path]:

@@ -25,6 +25,7 @@ from gpulift.analysis.ledger import Claim, read_ledger, read_statements
 from gpulift.analysis.neighbours import neighbours_at
 from gpulift.commands import articles, predictions
 from gpulift.commands import shared as commands
+from gpulift.commands.shared import mode_of
 from gpulift.engine import machine
 from gpulift.ground import terminal
 from gpulift.ground.arguments import Filter, Json, SomeResults, Wide
@@ -38,43 +39,39 @@ from gpulift.records.together import was_crowded
 COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
 
 
+Model = Annotated[
+    str | None,
+    typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
+]
+Articles = Annotated[
+    bool,
+    typer.Option(
+        "--articles",
+        help="Article by article: what each says, in its own words too, and what of it holds.",
+    ),
+]
+Predicted = Annotated[
+    bool,
+    typer.Option("--predicted", help="What techniques predicted of themselves, and what missed."),
+]
+Every = Annotated[bool, typer.Option("--all", help="Of --predicted: what held, too.")]
+MODES = {"": "gpu by_article", "predicted": "every filter"}
+
+
 def claims(
+    context: typer.Context,
     results: SomeResults = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
-    ] = None,
-    by_article: Annotated[
-        bool,
-        typer.Option(
-            "--articles",
-            help="Article by article: what each says, in its own words too, and what of it holds.",
-        ),
-    ] = False,
-    predicted: Annotated[
-        bool,
-        typer.Option(
-            "--predicted",
-            help="What techniques predicted before they were measured: what lies outside of it,"
-            " and how often it held.",
-        ),
-    ] = False,
-    every: Annotated[bool, typer.Option("--all", help="Of --predicted: what held, too.")] = False,
+    gpu: Model = None,
+    by_article: Articles = False,
+    predicted: Predicted = False,
+    every: Every = False,
     filter: Filter = None,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """Published statements: confirmed, corrected or still open, for each GPU model with records.
-
-    Without RESULTS it is the records of the checkout.
-    """
-    others = (
-        {"--gpu": gpu, "--articles": by_article}
-        if predicted
-        else {"--all": every, "--filter": filter}
-    )
-    if wrong := next((option for option, given in others.items() if given), ""):
-        raise GpuliftError(f"{wrong}: does not go with{'' if predicted else 'out'} --predicted")
+    """Published statements: confirmed, corrected or still open, for each GPU model with records,
+    which are those of the checkout where no RESULTS are named."""
+    mode_of(context, MODES)
     places = results or [machine.all_records()]
     if predicted:
         predictions.show(places, every, filter, wide, as_json)

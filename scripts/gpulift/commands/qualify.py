@@ -21,7 +21,7 @@ from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.summary import Summary
 from gpulift.commands import shared as commands
 from gpulift.commands import siblings
-from gpulift.commands.shared import Gpu, Out, Quick, Verbose, options_given
+from gpulift.commands.shared import Gpu, Out, Quick, Verbose, mode_of, options_given
 from gpulift.engine import doctor, machine, qualifying
 from gpulift.engine.qualification import Asked, Plan, plan
 from gpulift.ground import terminal
@@ -32,16 +32,42 @@ from gpulift.records.read import read_run
 from gpulift.report import tables
 from gpulift.verdicts.matching import Kind, matching, require_part
 
-MEASURING = {
-    "quick": "--quick",
-    "out": "--out",
-    "filter": "--filter",
-    "gpu": "--gpu",
-    "gpus": "--gpus",
-    "burn": "--burn",
-    "expect_gpus": "--expect-gpus",
-}
+MEASURING = "quick out filter gpu gpus burn expect_gpus verbose"
 CHECKS = Kind("check", "a check's name")
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|I,J,...",
+        help="Several GPUs: each alone, all at once, and what they do together: pairs,"
+        " all-reduces, data-parallel steps; and which card, pair or rank is an outlier.",
+    ),
+]
+Burn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Load all GPUs at once by one product for about TIME, and nothing else: four lines a"
+        " card.",
+    ),
+]
+ExpectGpus = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Fail where fewer GPUs can be used, as a node has."),
+]
+Every = Annotated[
+    bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
+]
+Explain = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHECK",
+        help="How these checks were judged: of RESULTS or the newest here, with no option else; or"
+        " of what is measured.",
+    ),
+]
+Among = Annotated[
+    bool, typer.Option("--among", help="Of the cards or nodes of RESULTS: which is an outlier?")
+]
 
 
 @dataclass(frozen=True)
@@ -61,66 +87,29 @@ def qualify(
     out: Out = None,
     filter: Filter = None,
     gpu: Gpu = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="all|I,J,...",
-            help="Several GPUs: each alone, all at once, and what they do together: pairs,"
-            " all-reduces, data-parallel steps; and which card, pair or rank is an outlier.",
-        ),
-    ] = None,
-    burn: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Load all GPUs at once by one product for about TIME, and nothing else: four lines"
-            " a card.",
-        ),
-    ] = None,
-    expect_gpus: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Fail where fewer GPUs can be used, as a node has."),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
-    ] = False,
-    explain: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHECK",
-            help="How these checks were judged: of RESULTS, or the newest here, or where more is"
-            " asked for of what is measured.",
-        ),
-    ] = None,
-    among: Annotated[
-        bool,
-        typer.Option(
-            "--among",
-            help="Measure nothing: of the cards or nodes of RESULTS, which is an outlier?",
-        ),
-    ] = False,
+    gpus: Gpus = None,
+    burn: Burn = None,
+    expect_gpus: ExpectGpus = None,
+    every: Every = False,
+    explain: Explain = None,
+    among: Among = False,
     verbose: Verbose = False,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
-    measuring = options_given(context, MEASURING)
-    if among:
-        if measuring or explain is not None or not results:
-            raise GpuliftError("--among is of RESULTS, measured before: name them, and no more")
-        raise typer.Exit(siblings.among(results, wide, as_json))
+    if mode_of(context, {"": f"{MEASURING} every explain", "among": ""}):
+        raise typer.Exit(siblings.among(results or [], wide, as_json))
     if gpu is not None and gpus is not None:
         raise GpuliftError("give --gpu or --gpus, not both")
     if explain is not None and as_json:
         raise GpuliftError("--json holds every step already: leave --explain or --json out")
     if explain is not None:
         require_part(explain, CHECKS)
-        if not measuring:
+        if not options_given(context, {name: name for name in MEASURING.split()}):
             return _explain_kept(results, explain)
     if results:
-        raise GpuliftError(
-            "RESULTS are of --among, or of --explain alone: nothing is measured then"
-        )
+        raise GpuliftError("RESULTS are of --among, or --explain alone: nothing is measured then")
     quick_s = None if quick is None else time_s("--quick", quick)
     burn_s = None if burn is None else time_s("--burn", burn)
     given = {"--quick": quick_s, "--filter": filter, "--explain": explain}

@@ -29,6 +29,8 @@ def among(results: Sequence[Path], wide: bool, as_json: bool) -> int:
     left out.
     """
     folders = list(folders_of(results))
+    if not folders:
+        raise GpuliftError("--among: name RESULTS, folders of what was measured")
     choice = choice_of(commands.results_folder())
     summaries = {
         name: commands.summary_of(_as_one(choice.stand_for(runs)))

@@ -17,7 +17,6 @@ from gpulift.ground.text import visible
 
 ALIKE = 1.5  # less than so many times another number
 NO_LIMIT = float("inf")
-SCRIPTS = (".py", ".sh")
 INSTALL = "pip install pytest-benchmark"
 PYTHONS_CACHE, CACHE_TAG = "__pycache__", "CACHEDIR.TAG"  # bford.info/cachedir
 
@@ -39,18 +38,14 @@ def first_runs(
                 _require_alike(job, side, out, runs[-1])
             except RunFailed as failed:
                 more = f": {INSTALL}" if "arguments: --benchmark" in str(failed) else ""
-                for gone in _missing_scripts(job, side):
+                scripts = (part for part in job.command if part.endswith((".py", ".sh")))
+                for gone in (part for part in scripts if not (side.folder / part).is_file()):
                     raise GpuliftError(f"{gone}: is not in {side.name}: commit it") from None
                 raise GpuliftError(f"a run of the {word} {failed}{more}", FAILED) from None
     loaded.require_own(base, head, loads, checkout)
     if one := loaded.same_build(base, head, loads):
         head = replace(head, name=f"{head.name}, with the binaries of the base as {visible(one)}")
     return runs[0], runs[1], head
-
-
-def _missing_scripts(job: Job, side: JobSide) -> list[str]:
-    named = (part for part in job.command if part.endswith(SCRIPTS))
-    return [part for part in named if not (side.folder / part).is_file()]
 
 
 def _require_alike(job: Job, side: JobSide, out: Path, first: Run) -> None:

@@ -15,7 +15,7 @@ from gpulift.analysis import errata
 from gpulift.analysis.choice import Choice
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.errata import Erratum, errata_of, read_errata
-from gpulift.commands.citation import bibtex, over_runs, sentence
+from gpulift.commands.citing import bibtex, over_runs, sentence
 from gpulift.commands.show import lines
 from gpulift.ground.errors import USAGE, GpuliftError
 from gpulift.records.model import Record

@@ -10,7 +10,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.analysis.over_runs import UNTOLD_FILES
-from gpulift.commands.citation import address_of, bibtex, over_runs, sentence
+from gpulift.commands.citing import address_of, bibtex, over_runs, sentence
 from gpulift.ground import text
 from gpulift.ground.errors import USAGE
 from gpulift.ground.text import bibtex_text

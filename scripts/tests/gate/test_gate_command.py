@@ -19,7 +19,7 @@ import typer
 
 from gpulift.commands.gate import gate
 from gpulift.commands.old import rewritten
-from gpulift.commands.verify import verified
+from gpulift.commands.verify_file import verified
 from gpulift.gate import techniques
 from gpulift.gate.builds import Build, Say, find_build
 from gpulift.gate.certificate import UnchangedRow

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gpulift import cli
-from gpulift.commands import verify
+from gpulift.commands import verify_file
 from gpulift.commands.old import rewritten
 from gpulift.gate import commands, jobs
 from gpulift.gate.jobs import Job, JobSide
@@ -222,7 +222,7 @@ def test_a_certificate_holds_and_is_measured_again(
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, cli.main(command[3:]))
 
-    monkeypatch.setattr(verify, "run", run)
+    monkeypatch.setattr(verify_file, "run", run)
     assert cli.main(["verify", str(file), "--again"]) == OK
     out = capfd.readouterr().out
     assert "\nsame sign and size\n" in out

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpulift import cli
-from gpulift.commands.verify import SAME, SIZE, held_against, verified
+from gpulift.commands.verify_file import SAME, SIZE, held_against, verified
 from gpulift.gate import sealed
 from gpulift.gate.evidence import GATE_FILE
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, NOT_COMPARABLE, OK, USAGE, GpuliftError
