@@ -57,18 +57,13 @@ def check(
         bool, typer.Option("--all", help="Name every run that is told of, not three of a kind.")
     ] = False,
     compress: Annotated[
-        bool,
-        typer.Option("--compress", help="Of finished runs: compress records (*.jsonl.zst), too."),
+        bool, typer.Option("--compress", help="Compress finished runs that are sound.")
     ] = False,
     unfinished: Annotated[
-        bool,
-        typer.Option("--unfinished", help="Of runs that are not: they cannot be gone on with."),
+        bool, typer.Option("--unfinished", help="Of --compress: such runs, which end so.")
     ] = False,
     pull_request: Annotated[
-        bool,
-        typer.Option(
-            "--pull-request", help="Of one: print the pull request that adds it; nothing is sent."
-        ),
+        bool, typer.Option("--pull-request", help="Print that of one run; nothing is sent.")
     ] = False,
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit

@@ -54,12 +54,10 @@ Places = Annotated[
 
 
 Bibtex = Annotated[
-    bool,
-    typer.Option("--bibtex", help="A BibTeX entry of its case, and sentences to cite it with."),
+    bool, typer.Option("--bibtex", help="A BibTeX entry of its case, and sentences to cite.")
 ]
 Again = Annotated[
-    bool,
-    typer.Option("--again", help="Measure its case again here: are launches as its own predict?"),
+    bool, typer.Option("--again", help="Measure its case again here: is it as predicted?")
 ]
 Launches = Annotated[
     int | None, typer.Option(help="Of --again; as many as the record's run had, at least 3.")

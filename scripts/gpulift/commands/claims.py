@@ -39,20 +39,12 @@ from gpulift.records.together import was_crowded
 COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
 
 
-Model = Annotated[
-    str | None,
-    typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
-]
+Model = Annotated[str | None, typer.Option(help="Model, as nvidia-h200 or h200; else all.")]
 Articles = Annotated[
-    bool,
-    typer.Option(
-        "--articles",
-        help="Article by article: what each says, in its own words too, and what of it holds.",
-    ),
+    bool, typer.Option("--articles", help="What each says, in its own words, and what holds.")
 ]
 Predicted = Annotated[
-    bool,
-    typer.Option("--predicted", help="What techniques predicted of themselves, and what missed."),
+    bool, typer.Option("--predicted", help="What techniques predicted, and what missed.")
 ]
 Every = Annotated[bool, typer.Option("--all", help="Of --predicted: what held, too.")]
 MODES = {"": "gpu by_article", "predicted": "every filter"}

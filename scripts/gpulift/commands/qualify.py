@@ -46,8 +46,7 @@ Burn = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Load all GPUs at once by one product for about TIME, and nothing else: four lines a"
-        " card.",
+        help="Load all GPUs at once by one product for about TIME, and nothing else.",
     ),
 ]
 ExpectGpus = Annotated[
@@ -61,8 +60,7 @@ Explain = Annotated[
     str | None,
     typer.Option(
         metavar="CHECK",
-        help="How these checks were judged: of RESULTS or the newest here, with no option else; or"
-        " of what is measured.",
+        help="How these checks were judged, in RESULTS or the newest here: or in what is measured.",
     ),
 ]
 Among = Annotated[
@@ -178,7 +176,7 @@ def _tell(judged: Qualification, beside: list[Summary], how: Shown) -> None:
         screen.print(f"siblings: {among.file}", soft_wrap=True)
     try:
         if how.explain is not None:
-            _explain(judged, how.explain)
+            _explain(judged.results, how.explain, [card.folder for card in judged.cards])
     finally:  # a check that is not there does not cost the verdict
         for line in _last_lines(judged, page, analysis.doubts):
             screen.print(line, soft_wrap=True, markup=False)
@@ -210,19 +208,15 @@ def _explain_kept(results: Sequence[Path] | None, wanted: str) -> None:
         for run in runs
         for check in run.checks
     ]
-    _tell_steps(matching(checks, lambda check: check.id, wanted, CHECKS))
+    _explain(checks, wanted, results)
 
 
-def _tell_steps(chosen: Sequence[CheckResult]) -> None:
-    typer.echo("\n\n".join(map(explanation, chosen)))
-
-
-def _explain(judged: Qualification, wanted: str) -> None:
+def _explain(checks: Sequence[CheckResult], wanted: str, folders: Sequence[Path]) -> None:
     """The path to each verdict whose name holds the text. Raises GpuliftError where none does,
     which says where the results are: they are kept, whatever was asked about them."""
     try:
-        chosen = matching(judged.results, lambda result: result.id, wanted, CHECKS)
+        chosen = matching(checks, lambda check: check.id, wanted, CHECKS)
     except GpuliftError as error:
-        kept = ", ".join(str(card.folder) for card in judged.cards)
+        kept = ", ".join(map(str, folders))
         raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
-    _tell_steps(chosen)
+    typer.echo("\n\n".join(map(explanation, chosen)))

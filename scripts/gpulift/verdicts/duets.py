@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from gpulift.ground.errors import OK, GpuliftError
 from gpulift.records.read import Run
@@ -40,7 +40,7 @@ def duet_rows(runs: Sequence[Run]) -> list[DuetRow]:
 
 
 def table(runs: Sequence[Run]) -> Table:
-    """What was measured, and is not judged: `gate` does that."""
+    """What was measured; `gate` judges it."""
     rows = tuple(_row(one) for one in duet_rows(runs))
     if not rows:
         raise GpuliftError("there are no duets in these records: name HEAD, to compare two runs")
@@ -48,17 +48,15 @@ def table(runs: Sequence[Run]) -> Table:
 
 
 def _row(one: DuetRow) -> Row:
-    subject = names_of(one.technique, one.case_id, one.arm)[-1]
-    named = {"technique": one.technique, "case": one.case_id, "arm": one.arm}
-    spread = one.pair.log_sd
-    reason = "" if spread is None else f"launches differ by {100 * spread:.3f} % (SD)"
+    name, pair = names_of(one.technique, one.case_id, one.arm)[-1], one.pair
+    why = "" if pair.log_sd is None else f"launches differ by {100 * pair.log_sd:.3f} % (SD)"
     return Row(
         "head/base",
-        subject,
+        name,
         "measured",
         PASSED,
         one.technique,
-        one.pair.ratio,
-        reason=reason,
-        data=lambda: {**named, "log_sd": spread, "blocks": one.pair.blocks},
+        pair.ratio,
+        reason=why,
+        data=lambda: asdict(one),
     )

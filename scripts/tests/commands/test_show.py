@@ -345,7 +345,7 @@ def test_json_is_the_record_itself(tmp_path: Path, capfd: pytest.CaptureFixture[
     ("wanted", "words"),
     [
         ("000000000000", "no record below"),
-        ("gpulift:nvidia-b200/{id}", "no record below"),
+        ("gpulift:nvidia-b200/{id}", "; gpulift:nvidia-h200/"),
         ("{id}0", "is no record's id"),
         ("abc", "is no record's id"),
         ("../../x", "is no record's id"),
