@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gpulift.commands.old import rewritten
 from gpulift.ground import later, place
 from gpulift.ground.arguments import with_default
 from gpulift.ground.entry import COMPLETION, call, make_app
@@ -22,9 +23,9 @@ from gpulift.ground.errors import GpuliftError
 TO_SHELLS = ("--install-completion", "--show-completion")
 SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"  # else typer takes no name of one
 COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # the line that a shell completes
+OLD = "old"  # the use of a command that is called otherwise now
 LAUNCHERS = ("setup", "test", "wheel")  # commands that ./gpulift has without us
 PLACES = {  # module and function, or group, of commands that are not both
-    "cite": "citing:cite",
     "export": "exchange:export",
     "fleet": "fleet:app",
     "history": "history:app",
@@ -33,6 +34,7 @@ PLACES = {  # module and function, or group, of commands that are not both
     "reference": "reference:app",
     "run": "running:run",
     "show": "citing:show",
+    "verify": "verify_file:verify",
 }
 
 
@@ -66,10 +68,11 @@ def options(
     """What each training technique is worth on your GPU."""
 
 
-def command_lines() -> dict[str, str]:
-    """Of each command its line of help, from the table that ./gpulift reads."""
+def command_lines(old: bool = False) -> dict[str, str]:
+    """Of each command its line of help, from the table that ./gpulift reads; or of those of before
+    what they are called now."""
     rows = table("commands.tsv")[::-1]  # of several of a name the first counts
-    return {usage.split()[0]: line for usage, *_, line in rows}
+    return {usage.split()[0]: line for usage, _, use, line in rows if (use == OLD) is old}
 
 
 def table(name: str) -> list[list[str]]:
@@ -127,10 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[SHELL_IS_NAMED] = "1"
         named_shell = given if given[1:] else [*given, _shell()]
         return call(app_of(()), named_shell, "gpulift")  # as a shell completes `./gpulift`, too
-    if given[:1] == ["gate"]:
-        from gpulift.commands.gate_options import rewritten
-
-        given = rewritten(given)
+    given = rewritten(given, command_lines(old=True))
     completed = " ".join(os.environ.get(name, "") for name in COMPLETED).split()[1:2]
     app = app_of(completed if COMPLETION in os.environ else given[:1])
     return call(app, with_default(given) or ["--help"], place.PROGRAM)

@@ -71,7 +71,7 @@ def test_no_reference_is_built_from_them(folders: list[Path], tmp_path: Path) ->
 
 def test_they_decide_no_claim(folders: list[Path], runs: list[Run]) -> None:
     with pytest.raises(GpuliftError, match="synthetic test data"):
-        runs_by_model(folders[0].parent, read_ledger())
+        runs_by_model([folders[0].parent], read_ledger())
     assert not any(one.records for one in judge(read_ledger(), list(runs[0].records)))
 
 

@@ -12,7 +12,7 @@ TABLE = "ERRATA.md"
 HEAD = """# Known errors in committed records
 
 Records are never edited. What was found to be wrong in one after it was committed stands here,
-newest first; `show` and `cite` say it of each record. A number stays that of its error:
+newest first; `show` says it of each record. A number stays that of its error:
 `ERRATA.md#e7` leads to E7. This table is made from `errata.toml`.
 
 | | records | what is wrong | in later records |

@@ -1,4 +1,4 @@
-"""Fleets simulated from the records of a model: whom the rule of `siblings` names in them."""
+"""Fleets simulated from the records of a model: whom the rule of siblings names in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""certificates/fleet.md: how often the rule of `siblings` names a sound card, and finds a slow one.
+"""certificates/fleet.md: how often the rule of siblings names a sound card, and finds a slow one.
 
 `python -m tools.fleet_trials` simulates fleets from the committed records of one model and writes
 it. A test holds the records' digest and the rows of few cards against it.

@@ -25,7 +25,8 @@ python=$(dirname "$0")/python; bin=$(dirname "$0")
 BUILDS = f'if [[ $2 == */setup/build.py ]]; then exec {sys.executable} "$@"; fi\n'  # what a fake Python does not fake
 NOT_SET_UP = "gpulift: nothing is set up here: ./gpulift setup does that, and says first what it installs\n"
 TABLE = (SETUP.parent / "scripts" / "gpulift" / "commands.tsv").read_text()
-COMMANDS = {usage.split()[0]: reads for usage, reads, *_ in (row.split("\t") for row in TABLE.splitlines())}
+ROWS = [row.split("\t") for row in TABLE.splitlines()]
+COMMANDS = {usage.split()[0]: reads for usage, reads, use, _ in ROWS if use != "old"}
 OF_LAUNCHER = {"setup", "test", "wheel"}
 READING = [name for name, reads in COMMANDS.items() if reads == "yes"]
 
@@ -82,7 +83,7 @@ def test_a_vanished_python_sets_up_again(launcher: Sandbox) -> None:
 
 @pytest.mark.parametrize("command", READING)
 def test_what_only_reads_sets_up_builds_and_waits_for_nothing(builder: Sandbox, command: str) -> None:
-    refused = builder.call("gpulift", command, "x")
+    refused = builder.call("gpulift", command, "x.json")
     assert (refused.returncode, refused.stderr) == (2, NOT_SET_UP)
     assert not (builder.root / ".setup").exists()
     assert builder.call("gpulift", "setup").returncode == 0
@@ -91,9 +92,9 @@ def test_what_only_reads_sets_up_builds_and_waits_for_nothing(builder: Sandbox, 
         lock.write("# changed\n")
     with (builder.root / ".setup" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = builder.call("gpulift", command, "x", GPULIFT_TORCH="off", CUDACXX="/another/nvcc")
+        done = builder.call("gpulift", command, "x.json", GPULIFT_TORCH="off", CUDACXX="/another/nvcc")
     assert (done.returncode, done.stderr) == (0, "")
-    assert builder.lines() == [*before, f"python scripts {command} x"]
+    assert builder.lines() == [*before, f"python scripts {command} x.json"]
 
 
 @pytest.mark.parametrize("command", ["watch", "advise"])
@@ -536,19 +537,33 @@ def test_without_libtorch_there_is_nothing_to_leave_out(builder: Sandbox) -> Non
 @pytest.mark.parametrize(
     ("arguments", "builds"),
     [
-        (("--base", "r", "--", "python", "x.py"), False),
-        (("--base", "r", "--gbench", "b", "--", "-x"), False),
-        (("--base", "r", "--pytest=tests"), False),
-        (("--base", "r", "--", "-input"), True),
-        (("--base", "r", "--"), True),
-        (("--base", "r", "filter"), True),
+        (("gate", "--base", "r", "--", "python", "x.py"), False),
+        (("gate", "--base", "r", "--gbench", "b", "--", "-x"), False),
+        (("gate", "--base", "r", "--pytest=tests"), False),
+        (("gate", "--base", "r", "--", "-input"), True),
+        (("gate", "--base", "r", "--"), True),
+        (("gate", "--base", "r", "filter"), True),
+        (("gate", "--base-python=x", "--head-python=y"), True),
+        (("gate", "--base", "r", "no_such.py"), False),
+        (("gate", "--replay", "folder"), False),
+        (("gate",), False),
+        (("qualify", "--gpus", "all", "--explain", "roof"), True),
+        (("qualify", "--explain", "roof", "--expect-gpus", "8"), True),
+        (("qualify", "--all", "--explain", "roof"), False),
+        (("qualify", "--among", "a", "b"), False),
+        (("show", "abcd", "--again"), True),
+        (("show", "abcd"), False),
+        (("verify", "abcd"), True),
+        (("verify", "gate.json", "--again"), False),
+        (("cite", "abcd"), False),
     ],
 )
-def test_a_gate_of_the_callers_own_command_builds_nothing(
+def test_what_measures_nothing_that_is_built_here_builds_nothing(
     builder: Sandbox, arguments: tuple[str, ...], builds: bool
 ) -> None:
     builder.fake("ninja", 'echo "ninja ${*: -1}" >> "$LOG"')
-    assert builder.call("gpulift", "gate", *arguments).returncode == 0
+    assert builder.call("gpulift", "test", "x").returncode == 0
+    assert builder.call("gpulift", *arguments).returncode == 0
     assert ("ninja techniques" in builder.lines()) is builds
 
 
@@ -638,5 +653,5 @@ def test_table_and_command_line_know_the_same_commands() -> None:
     )
     scripts = SETUP.parent / "scripts"
     listed = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=True)
-    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", "verify", *OF_LAUNCHER}
+    assert COMMANDS.keys() - READING == {"qualify", "bench", "run", "gate", *OF_LAUNCHER}
     assert set(COMMANDS) - OF_LAUNCHER == set(listed.stdout.split())

@@ -33,7 +33,7 @@ AHEAD = (
 )
 SEVERAL_HOSTS = re.compile(r"--(?:nnodes|num[_-]machines)[= ](?!1(?::1)?(?:\s|$))")
 ONE_HOST = "ranks are followed on one alone: start the command with --nnodes 1"
-LAST_BYTES = 4096  # of an output, in which its last line is looked for
+LAST_BYTES = 16384  # of an output, in which its last line is looked for
 LAST_LETTERS = 300
 COUNTED = ("AssertionError", "IndexError", "KeyError", "StopIteration", "ValueError")
 NO_TORCH = (
@@ -234,8 +234,6 @@ def _last_words(file: Path) -> str:
     with suppress(FileNotFoundError), file.open("rb") as opened:
         opened.seek(max(0, file.stat().st_size - LAST_BYTES))
         written = text_of(opened.read())
-        if rank := ranked.died(written):
-            return rank
         lines = [line for line in written.splitlines() if line.strip()]
-        return visible(lines[-1].strip()[-LAST_LETTERS:]) if lines else ""
+        return visible((ranked.died(written) or "".join(lines[-1:])).strip()[-LAST_LETTERS:])
     return ""

@@ -27,6 +27,8 @@ from gpulift.advise.launches import over_launches, replayed_s
 LITTLE = 0.02  # of a step: ranks that differ by less are alike
 EXCHANGE = "exchange"  # the arm in which each rank takes steps by itself
 # As torchrun and what is built on it end, the first rank that failed behind all others.
+LONGEST = 200  # letters of what a rank wrote last
+OF_LAUNCHER = re.compile(r"[EIW]\d{4} ")
 ROOT = re.compile(r"Root Cause.*?\n\s*rank\s*:\s*(\d+)\b.*?\n\s*exitcode\s*:\s*(-?\d+)", re.DOTALL)
 
 
@@ -146,10 +148,16 @@ def notes(replays: Sequence[Process]) -> Iterator[str]:
 
 
 def died(error_output: str) -> str:
-    """Which rank a launcher says that ended first, and how; empty where it does not."""
+    """Which rank a launcher says that ended first, how, and the last that it wrote ahead of that;
+    empty where it does not."""
     found = ROOT.search(error_output)
     if found is None:
         return ""
     rank, code = int(found[1]), int(found[2])
     how = f"signal {-code}" if code < 0 else f"code {code}"
-    return f"rank {rank} ended first, with {how}"
+    ahead = error_output[: max(error_output.rfind(" failed (exitcode:", 0, found.start()), 0)]
+    lines = [one for one in ahead.splitlines() if one.strip() and not OF_LAUNCHER.match(one)]
+    own = [one for one in lines if one.startswith(f"[rank{rank}]:")] or lines
+    return f"rank {rank} ended first, with {how}" + (
+        f": {own[-1].strip()[:LONGEST]}" if own else ""
+    )

@@ -1,7 +1,7 @@
 """Records of what processes measured, which tell neither command nor script.
 
 They are of kind "import", which nothing judges: `qualify`, `claims` and `reference build` pass them
-by or refuse them, `cite` refuses them, and so does `check` among results.
+by or refuse them, `show --bibtex` refuses them, and so does `check` among results.
 """
 
 from __future__ import annotations

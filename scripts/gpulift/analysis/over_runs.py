@@ -1,6 +1,6 @@
 """The figure of a model: a median over runs, with its interval over runs.
 
-Whatever says what something is worth on a model (`claims`, `report`, `cite`, README's figures)
+Whatever says what something is worth on a model (`claims`, `report`, `show`, README's figures)
 takes it from here. Launches of one run share card, host and day: their interval is about that run
 alone, and is called one run's.
 """

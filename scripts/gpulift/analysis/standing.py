@@ -1,7 +1,7 @@
 """What speaks against a ratio beside its grade: it decides where a row stands, not whether.
 
 Whatever orders what a reader sees asks here: the first screen of a report, BEGIN.md, the terminal,
-`claims`, `cite` and `cost`. Withheld is what an erratum calls wrong for these very arms alone.
+`claims`, `show` and `cost`. Withheld is what an erratum calls wrong for these very arms alone.
 """
 
 from __future__ import annotations

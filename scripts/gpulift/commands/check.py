@@ -19,6 +19,7 @@ from gpulift.analysis.neighbours import neighbours_of
 from gpulift.analysis.reference import FOLDER as REFERENCES
 from gpulift.analysis.reference import read_reference
 from gpulift.analysis.summary import BUSY_CORES, others_cores
+from gpulift.commands.shared import mode_of
 from gpulift.engine.machine import results_folder
 from gpulift.engine.runs import COMPLETE, state_of
 from gpulift.gate.certificate import FOLDER as CERTIFICATES
@@ -43,6 +44,7 @@ FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)-([0-9a-f]{7,40})(-dirty)?(-\d+)?")
 
 
 def check(
+    context: typer.Context,
     results: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -54,9 +56,25 @@ def check(
     every: Annotated[
         bool, typer.Option("--all", help="Name every run that is told of, not three of a kind.")
     ] = False,
+    compress: Annotated[
+        bool, typer.Option("--compress", help="Compress finished runs that are sound.")
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Of --compress: such runs, which end so.")
+    ] = False,
+    pull_request: Annotated[
+        bool, typer.Option("--pull-request", help="Print that of one run; nothing is sent.")
+    ] = False,
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1. Runs that are unfinished, or beside which others worked, are told of."""
+    if mode_of(context, {"": "every", "compress": "unfinished", "pull_request": ""}):
+        from gpulift.commands import publish  # which checks, too
+
+        if not results or (len(results) > 1 and pull_request):
+            raise GpuliftError("name the folder of a run; with --pull-request one alone")
+        made = publish.submit(results[0]) if pull_request else publish.compress(results, unfinished)
+        raise typer.Exit(made)
     found = check_results(results or [results_folder()], _shown)
     for line in found.complaints:
         tell(line)

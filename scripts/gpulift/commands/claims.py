@@ -23,11 +23,12 @@ from gpulift.analysis.claims import (
 from gpulift.analysis.errata import Erratum, known_errors
 from gpulift.analysis.ledger import Claim, read_ledger, read_statements
 from gpulift.analysis.neighbours import neighbours_at
-from gpulift.commands import articles
+from gpulift.commands import articles, predictions
 from gpulift.commands import shared as commands
+from gpulift.commands.shared import mode_of
 from gpulift.engine import machine
 from gpulift.ground import terminal
-from gpulift.ground.arguments import Json, Wide, named
+from gpulift.ground.arguments import Filter, Json, SomeResults, Wide
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.files import record_files_below, size_of, stem_of
@@ -38,30 +39,37 @@ from gpulift.records.together import was_crowded
 COLUMNS = ("claim", "source", "verdict", "measured", "conditions")
 
 
+Model = Annotated[str | None, typer.Option(help="Model, as nvidia-h200 or h200; else all.")]
+Articles = Annotated[
+    bool, typer.Option("--articles", help="What each says, in its own words, and what holds.")
+]
+Predicted = Annotated[
+    bool, typer.Option("--predicted", help="What techniques predicted, and what missed.")
+]
+Every = Annotated[bool, typer.Option("--all", help="Of --predicted: what held, too.")]
+MODES = {"": "gpu by_article", "predicted": "every filter"}
+
+
 def claims(
-    gpu: Annotated[
-        str | None,
-        typer.Option(help="Model, as in `NVIDIA H200`, nvidia-h200 or h200; all by default."),
-    ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            parser=named, metavar="FOLDER", help="Folder of results; the checkout's by default."
-        ),
-    ] = None,
-    by_article: Annotated[
-        bool,
-        typer.Option(
-            "--articles",
-            help="Article by article: what each says, in its own words too, and what of it holds.",
-        ),
-    ] = False,
+    context: typer.Context,
+    results: SomeResults = None,
+    gpu: Model = None,
+    by_article: Articles = False,
+    predicted: Predicted = False,
+    every: Every = False,
+    filter: Filter = None,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """Published statements: confirmed, corrected or still open, for each GPU model with records."""
+    """Published statements: confirmed, corrected or still open, for each GPU model with records,
+    which are those of the checkout where no RESULTS are named."""
+    mode_of(context, MODES)
+    places = results or [machine.all_records()]
+    if predicted:
+        predictions.show(places, every, filter, wide, as_json)
+        return
     ledger = read_ledger()
-    models = runs_by_model(results or machine.all_records(), ledger)
+    models = runs_by_model(places, ledger)
     if gpu is not None:
         model = require_model(gpu, list(models), "there are no records")
         models = {model: models[model]}
@@ -93,15 +101,17 @@ def judgements_of(
     return judge(ledger, records, choice, neighbours_at(runs, say))
 
 
-def runs_by_model(results: Path, ledger: Sequence[Claim]) -> dict[str, list[Run]]:
-    """All runs below a folder of the techniques that claims name, by model; GPUs come first.
+def runs_by_model(results: Sequence[Path], ledger: Sequence[Claim]) -> dict[str, list[Run]]:
+    """All runs below folders of the techniques that claims name, by model; GPUs come first.
 
     What was measured with several GPUs busy at once is left out.
     """
-    if not results.is_dir():
-        raise GpuliftError(f"{results}: there is no such folder")
+    for above in results:
+        if not above.is_dir():
+            raise GpuliftError(f"{above}: there is no such folder")
     techniques = {claim.test.technique.replace("/", ".") for claim in ledger if claim.test}
-    files = [file for file in record_files_below(results) if stem_of(file) in techniques]
+    below = (file for above in results for file in record_files_below(above))
+    files = [file for file in below if stem_of(file) in techniques]
     found: dict[str, list[Run]] = {}
     crowded = {folder for folder in {file.parent for file in files} if was_crowded(folder)}
     files = [file for file in files if file.parent not in crowded and size_of(file)]

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from gpulift.ground.arguments import Filter, named
+from gpulift.commands.shared import options_given
+from gpulift.ground.arguments import Explained, Filter, Forms, named
 from gpulift.ground.entry import say
-from gpulift.ground.errors import USAGE, GpuliftError
+from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
 from gpulift.records.read import read_results
-from gpulift.verdicts import comparison, comparison_table, table, thresholds
+from gpulift.verdicts import comparison, comparison_table, duets, table, thresholds
+from gpulift.verdicts.matching import selected
 
 RECORDS = (
     "Record file or run folder; a folder of run folders stands for the full one of most techniques,"
@@ -28,19 +30,25 @@ More = Annotated[
         " the run is what counts, and not the launch.",
     ),
 ]
-Explain = Annotated[
-    str | None,
-    typer.Option(
-        "--explain",
-        metavar="CASE",
-        help="From windows to verdict; CASE is a part of technique/case/arm.",
-    ),
-]
+OF_TWO = {
+    "more_head": "--more-head",
+    "across": "--across",
+    "common": "--common",
+    "thresholds_file": "--thresholds",
+}
 
 
 def compare(
+    context: typer.Context,
     base: Annotated[Path, typer.Argument(parser=named, metavar="BASE", help=RECORDS)],
-    head: Annotated[Path, typer.Argument(parser=named, metavar="HEAD", help=RECORDS)],
+    head: Annotated[
+        Path | None,
+        typer.Argument(
+            parser=named,
+            metavar="HEAD",
+            help="The same; without it BASE holds duets, which measured two builds in turns.",
+        ),
+    ] = None,
     more_base: More = None,
     more_head: More = None,
     across: Annotated[
@@ -65,35 +73,28 @@ def compare(
     ] = False,
     filter: Filter = None,
     thresholds_file: thresholds.ThresholdsFile = None,
-    explained: Explain = None,
-    _wide: Annotated[bool, typer.Option("--wide", hidden=True)] = False,  # lines are whole now
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of lines.")] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="A comment for a pull request.")
-    ] = False,
+    explain: Explained = None,
+    forms: Forms = None,
 ) -> None:
     """Head against base, two sets of records: what is faster, slower, the same or not known."""
-    if explained is not None and as_json:
-        raise GpuliftError("--json holds every step already: leave --explain or --json out", USAGE)
-    if as_markdown and (as_json or explained is not None):
-        raise GpuliftError("--markdown stands alone: leave --json and --explain out", USAGE)
+    outputs = table.outputs(forms or (), explain)
+    if head is None and (given := options_given(context, OF_TWO)):
+        raise GpuliftError(f"{', '.join(given)}: compares two runs: name HEAD")
     least_changes = thresholds.read(thresholds_file)
-    sides = [
-        read_results([first, *(more or [])])
-        for first, more in ((base, more_base), (head, more_head))
-    ]
-    made = comparison.compare(sides[0], sides[1], across, common, filter, least_changes)
-    for note in made.notes:
-        say(f"warning: {note}")
-    answer = comparison_table.table(made)
-    if explained is not None:
-        for line in table.explained(table.rows_named(answer, explained)):
-            typer.echo(visible(line))
-    elif as_json or as_markdown:
-        typer.echo(table.FORMS["json" if as_json else "markdown"](answer))
+    first = read_results([base, *(more_base or [])])
+    if head is None:
+        answer = duets.table(selected(first, filter))
     else:
-        for line in table.lines(answer, show_all):
+        second = read_results([head, *(more_head or [])])
+        made = comparison.compare(first, second, across, common, filter, least_changes)
+        for note in made.notes:
+            say(f"warning: {note}")
+        answer = comparison_table.table(made)
+    if explain is not None:
+        for line in table.explained(table.rows_named(answer, explain)):
             typer.echo(visible(line))
-        if not show_all and len(answer.rows) > table.SHORT:
+    else:
+        table.show(answer, outputs, show_all)
+        if outputs[0] == table.Output("lines") and not show_all and len(answer.rows) > table.SHORT:
             typer.echo("--all lists every row, --explain CASE the way to its verdict")
-    raise typer.Exit(made.exit_code)
+    raise typer.Exit(answer.exit_code)

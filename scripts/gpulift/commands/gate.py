@@ -22,7 +22,15 @@ from gpulift.gate.judge import GateResult, judge
 from gpulift.gate.metrics import Metric
 from gpulift.gate.plan import judged_again, measured, planned
 from gpulift.gate.same import Outputs
-from gpulift.ground.arguments import Filter, named, one_filter, require_free, time_s
+from gpulift.ground.arguments import (
+    Explained,
+    Filter,
+    Forms,
+    named,
+    one_filter,
+    require_free,
+    time_s,
+)
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
@@ -78,21 +86,8 @@ def gate(
             help="Judge the evidence in this folder again; nothing is measured.",
         ),
     ] = None,
-    explain: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CASE", help="From windows to verdict; CASE is a part of technique/case/arm."
-        ),
-    ] = None,
-    forms: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format",
-            metavar="FORM[=FILE]",
-            help="lines, json, markdown, github (workflow commands), junit or bmf (Bencher), on"
-            " stdout or into a file; may be repeated.",
-        ),
-    ] = None,
+    explain: Explained = None,
+    forms: Forms = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of order and data.")] = 1,
     gpu: Gpu = None,
     arm_time: Annotated[
@@ -200,7 +195,7 @@ def gate(
         same=Outputs(tuple(equal or ()), tolerance),
     )
     require_fitting(context, replay is not None, asked.of_command)
-    shown = Shown(table.outputs(forms or ()), explain, certificate)
+    shown = Shown(table.outputs(forms or (), explain), explain, certificate)
     shown.require_sound(asked)
     if replay is not None:
         raise typer.Exit(shown.show(judged_again(replay), replay))
@@ -222,8 +217,6 @@ class Shown:
 
     def require_sound(self, asked: Asked) -> None:
         """Refuses, before anything is measured, what could not be shown."""
-        if self.explained is not None and self.outputs[0] != table.Output("lines"):
-            raise GpuliftError("--explain is for lines: JSON has every step of every verdict")
         if self.certificate is None:
             return
         require_free(self.certificate, None, sealed.BEGINNING)
@@ -249,7 +242,9 @@ class Shown:
 
 def script_of(same: str | None, command: Sequence[str] | None) -> str:
     """The Python file that is named in place of a filter, if there is one."""
-    script = same if same and same.endswith(".py") and Path(same).is_file() else ""
+    script = same if same and same.endswith(".py") else ""
+    if script and not Path(script).is_file():
+        raise GpuliftError(f"{script}: there is no such file")
     if command and same and not script:
         raise GpuliftError(f"{same!r} is one argument too many: a command stands behind --")
     return script

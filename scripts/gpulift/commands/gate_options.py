@@ -1,5 +1,4 @@
-"""Which options of `gpulift gate` fit together, how they were called before, and which of them a
-certificate keeps."""
+"""Which options of `gpulift gate` fit together, and which of them a certificate keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ import typer
 
 from gpulift.commands.shared import options_given
 from gpulift.gate.evidence import Origin
-from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 
 OF_BOTH = {  # by their names on the command line
@@ -42,48 +40,6 @@ MEASURED_WITH = {  # what a replay takes from its folder
     "command": "the command",
     **AGAIN,
 }
-# Until the release of 2026-12: forms, alone and with a file, and tools, with what they run.
-OLD_FORMS, OLD_FILES = ("--json", "--github", "--markdown"), ("--junit", "--bmf")
-OLD_TOOLS = ("--gbench", "--nvbench", "--pytest")
-
-
-def rewritten(arguments: Sequence[str]) -> list[str]:
-    """The command line as it is written now, in which what follows `--` is a command behind an
-    empty filter: unless it begins with a hyphen, as a filter that leaves something out does."""
-    given = list(arguments)
-    if given[:1] != ["gate"]:
-        return given
-    end = given.index("--") if "--" in given else len(given)
-    made, command = _options(given[:end])
-    behind = [*command, *given[end + 1 :]]
-    tool = any(option.partition("=")[0] == "--with" for option in made)
-    if behind and (tool or not behind[0].startswith("-")):
-        return [*made, "--", "", *behind]
-    return [*made, *given[end:]]
-
-
-def _options(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Of options of before those of today, and what a tool runs."""
-    made: list[str] = []
-    command: list[str] = []
-    words = iter(given)
-    for word in words:
-        name, equals, value = word.partition("=")
-        form = name.removeprefix("--")
-        if name in OLD_FORMS and not equals:
-            made += ["--format", form]
-        elif name in OLD_FILES:
-            made += ["--format", f"{form}={value if equals else next(words, '')}"]
-        elif name in OLD_TOOLS:
-            command = [value if equals else next(words, "")]
-            made += ["--with", form]
-        else:
-            made.append(word)
-            continue
-        if name != "--json":  # as other commands have it
-            told = f"--with {form} -- {command[0]}" if name in OLD_TOOLS else " ".join(made[-2:])
-            say(f"{name} is called {told} now, and goes with the next release")
-    return made, command
 
 
 def origin_of(context: typer.Context, command: Sequence[str] | None) -> Origin:

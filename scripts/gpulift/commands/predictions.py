@@ -1,13 +1,12 @@
-"""`gpulift predictions`: what techniques predicted, and where the records miss it."""
+"""`gpulift claims --predicted`: what techniques predicted, and where the records miss it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
 from gpulift.analysis import misses, prediction_ledger
@@ -19,34 +18,27 @@ from gpulift.analysis.predictions import predictions as held_against
 from gpulift.commands import shared as commands
 from gpulift.engine import machine
 from gpulift.ground import terminal, text
-from gpulift.ground.arguments import Filter, Json, SomeResults, Wide
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Record
 from gpulift.records.read import read_results
 from gpulift.verdicts.matching import names_of
 
-Every = Annotated[bool, typer.Option("--all", help="What was held, too.")]
 
-
-def predictions(
-    results: SomeResults = None,
-    every: Every = False,
-    filter: Filter = None,
-    wide: Wide = False,
-    as_json: Json = False,
+def show(
+    results: Sequence[Path], every: bool, filter: str | None, wide: bool, as_json: bool
 ) -> None:
-    """List where measured speedups and times lie outside of what techniques predicted.
+    """Where measured speedups and times lie outside of what techniques predicted.
 
     Predictions are the lines of results/predictions.tsv, which are never changed. Each is held
     against the run that stands for its case of those since it was written, machine by machine:
     held where the value itself is within the range, else missed. Held / (held + missed) is the
-    rate. What was written after a measurement is revised, and counts as neither. Without RESULTS
-    it is records of the checkout; the largest misses first, and why, where it is known.
+    rate. What was written after a measurement is revised, and counts as neither. The largest misses
+    are first, and why, where it is known.
     """
     ledger = commands.results_folder()
     lines = read_ledger(ledger / prediction_ledger.FILE)
     reasons = read_reasons(ledger / misses.FILE)
-    records = records_of(results or [machine.all_records()])
+    records = records_of(results)
     answers = held_against(records, lines, reasons, choice_of(ledger))
     found, asked = chosen(answers, lines, filter)
     if not found and not asked:

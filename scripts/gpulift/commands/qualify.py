@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpulift.analysis.analyse import judged as judged_again
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.machine import (
     card_lines,
@@ -21,22 +22,58 @@ from gpulift.analysis.machine import (
 )
 from gpulift.analysis.machine import tables as shown
 from gpulift.analysis.machine.qualification import Qualification
+from gpulift.analysis.machine.results import CheckResult
 from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.summary import Summary
 from gpulift.commands import shared as commands
-from gpulift.commands.shared import Gpu, Out, Quick, Verbose
-from gpulift.engine import doctor, qualifying
+from gpulift.commands import siblings
+from gpulift.commands.shared import Gpu, Out, Quick, Verbose, mode_of, options_given
+from gpulift.engine import doctor, machine, qualifying
 from gpulift.engine.qualification import Asked, Plan, plan
 from gpulift.ground import terminal
-from gpulift.ground.arguments import Filter, Json, Wide, time_s
+from gpulift.ground.arguments import Filter, Json, SomeResults, Wide, time_s
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
+from gpulift.records.read import read_run
 from gpulift.report import tables
 from gpulift.verdicts import table
 from gpulift.verdicts.matching import Kind, matching, require_part
 
+MEASURING = "quick out filter gpu gpus burn expect_gpus verbose"
 CHECKS = Kind("check", "a check's name")
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|I,J,...",
+        help="Several GPUs: each alone, all at once, and what they do together: pairs,"
+        " all-reduces, data-parallel steps; and which card, pair or rank is an outlier.",
+    ),
+]
+Burn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Load all GPUs at once by one product for about TIME, and nothing else.",
+    ),
+]
+ExpectGpus = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Fail where fewer GPUs can be used, as a node has."),
+]
+Every = Annotated[
+    bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
+]
+Explain = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHECK",
+        help="How these checks were judged, in RESULTS or the newest here: or in what is measured.",
+    ),
+]
+Among = Annotated[
+    bool, typer.Option("--among", help="Of the cards or nodes of RESULTS: which is an outlier?")
+]
 
 
 @dataclass(frozen=True)
@@ -50,48 +87,35 @@ class Shown:
 
 
 def qualify(
+    context: typer.Context,
+    results: SomeResults = None,
     quick: Quick = None,
     out: Out = None,
     filter: Filter = None,
     gpu: Gpu = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="all|I,J,...",
-            help="Several GPUs: each alone, all at once, and what they do together: pairs,"
-            " all-reduces, data-parallel steps; and which card, pair or rank is an outlier.",
-        ),
-    ] = None,
-    burn: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Load all GPUs at once by one product for about TIME, and nothing else: four lines"
-            " a card.",
-        ),
-    ] = None,
-    expect_gpus: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Fail where fewer GPUs can be used, as a node has."),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="A row for every check, passed and skipped ones too.")
-    ] = False,
-    explain: Annotated[
-        str | None,
-        typer.Option(metavar="CHECK", help="Explain how these checks were judged."),
-    ] = None,
+    gpus: Gpus = None,
+    burn: Burn = None,
+    expect_gpus: ExpectGpus = None,
+    every: Every = False,
+    explain: Explain = None,
+    among: Among = False,
     verbose: Verbose = False,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
+    if mode_of(context, {"": f"{MEASURING} every explain", "among": ""}):
+        raise typer.Exit(siblings.among(results or [], as_json))
     if gpu is not None and gpus is not None:
         raise GpuliftError("give --gpu or --gpus, not both")
     if explain is not None and as_json:
         raise GpuliftError("--json holds every step already: leave --explain or --json out")
     if explain is not None:
         require_part(explain, CHECKS)
+        if not options_given(context, {name: name for name in MEASURING.split()}):
+            return _explain_kept(results, explain)
+    if results:
+        raise GpuliftError("RESULTS are of --among, or --explain alone: nothing is measured then")
     quick_s = None if quick is None else time_s("--quick", quick)
     burn_s = None if burn is None else time_s("--burn", burn)
     given = {"--quick": quick_s, "--filter": filter, "--explain": explain}
@@ -156,7 +180,7 @@ def _tell(judged: Qualification, beside: list[Summary], how: Shown) -> None:
         screen.print(shown.crowding_table(among.siblings))
     try:
         if how.explain is not None:
-            _explain(judged, how.explain)
+            _explain(judged.results, how.explain, [card.folder for card in judged.cards])
     finally:  # a check that is not there does not cost the verdict
         for line in _last_lines(judged, page, analysis.doubts):
             screen.print(line, soft_wrap=True, markup=False)
@@ -172,12 +196,31 @@ def _last_lines(judged: Qualification, page: Path, doubts: Doubts) -> Iterator[s
     yield f"{judged.answer.line}; report: {page}"
 
 
-def _explain(judged: Qualification, wanted: str) -> None:
+def _explain_kept(results: Sequence[Path] | None, wanted: str) -> None:
+    """Of runs, or of the newest that was qualified here."""
+    if not results:
+        files = machine.own_results().glob(f"**/{saved.VERDICT_FILE}")
+        newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+        if newest is None:
+            raise GpuliftError("nothing was qualified here: name RESULTS, or measure with --quick")
+        say(f"of {newest.parent}")
+        results = [newest.parent]
+    folders = siblings.folders_of(results)
+    runs = [judged_again(commands.summary_of(read_run(folder))) for folder in folders]
+    checks = [
+        replace(check, id=f"{check.id} ({run.summary.run.name})") if len(runs) > 1 else check
+        for run in runs
+        for check in run.checks
+    ]
+    _explain(checks, wanted, results)
+
+
+def _explain(checks: Sequence[CheckResult], wanted: str, folders: Sequence[Path]) -> None:
     """The path to each verdict whose name holds the text. Raises GpuliftError where none does,
     which says where the results are: they are kept, whatever was asked about them."""
     try:
-        chosen = matching(judged.results, lambda result: result.id, wanted, CHECKS)
+        chosen = matching(checks, lambda check: check.id, wanted, CHECKS)
     except GpuliftError as error:
-        kept = ", ".join(str(card.folder) for card in judged.cards)
+        kept = ", ".join(map(str, folders))
         raise GpuliftError(f"{error}; the results are kept in {kept}", error.exit_code) from None
     typer.echo("\n".join(map(visible, table.explained(map(rows.row, chosen)))))

@@ -21,6 +21,7 @@ from gpulift.engine import machine, packages
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground.arguments import QUICK, named
 from gpulift.ground.entry import say
+from gpulift.ground.errors import GpuliftError
 from gpulift.records.model import Context, Record
 from gpulift.records.read import Run, newest_run, run_folders
 from gpulift.report import tables
@@ -62,6 +63,21 @@ def options_given(context: typer.Context, names: Mapping[str, str]) -> list[str]
     """Of these parameters those that the command line has, by their names on it."""
     sources = {name: context.get_parameter_source(name) for name in names}
     return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
+
+
+def mode_of(context: typer.Context, modes: Mapping[str, str]) -> str:
+    """Which of these flags is given, by its parameter; empty where none is. Refuses an option of
+    another: the parameters of each, and of none, stand in `modes`."""
+    options = {one.name or "": one.opts[0] for one in context.command.params}
+    given = options_given(context, options)
+    mode = next((name for name in modes if options.get(name) in given), "")
+    of_others = {*" ".join([*modes, *modes.values()]).split()} - {mode, *modes[mode].split()}
+    for name in sorted(of_others):
+        if options[name] in given:
+            own = " or ".join(options[one] for one in modes if name in modes[one].split() and one)
+            with_it = f"does not go with {options[mode]}" if mode else f"goes with {own} alone"
+            raise GpuliftError(f"{options[name]}: {with_it}")
+    return mode
 
 
 def print_json(value: Any) -> None:

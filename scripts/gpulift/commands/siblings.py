@@ -1,4 +1,4 @@
-"""`gpulift siblings`: cards or nodes that were measured apart, against each other."""
+"""`gpulift qualify --among`: cards or nodes that were measured apart, against each other."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import typer
-
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.machine import rows, saved
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
 from gpulift.commands import shared as commands
-from gpulift.ground.arguments import Json, Results, Wide
 from gpulift.ground.errors import GpuliftError
 from gpulift.records.read import Run, read_run, run_folders
 from gpulift.records.together import was_crowded
 from gpulift.verdicts import table
 
 
-def siblings(results: Results, _wide: Wide = False, as_json: Json = False) -> None:
-    """Name the card that is an outlier, of three or more of one model, or the node without one.
+def among(results: Sequence[Path], as_json: bool) -> int:
+    """Names the card that is an outlier, of three or more of one model, or the node without one;
+    the exit code.
 
     Of a card with several runs each case is of the one that stands for it, and of all cards only
     what did the same work is compared. Runs in which all cards of a machine were busy at once are
     left out.
     """
-    folders = list(_folders(results))
+    folders = list(folders_of(results))
+    if not folders:
+        raise GpuliftError("--among: name RESULTS, folders of what was measured")
     choice = choice_of(commands.results_folder())
     summaries = {
         name: commands.summary_of(_as_one(choice.stand_for(runs)))
@@ -40,7 +40,7 @@ def siblings(results: Results, _wide: Wide = False, as_json: Json = False) -> No
         commands.print_json(saved.siblings_document(found, judged))
     else:
         typer.echo(table.FORMS["lines"](made))
-    raise typer.Exit(made.exit_code)
+    return made.exit_code
 
 
 def _by_card(folders: Sequence[Path]) -> dict[str, list[Run]]:
@@ -61,7 +61,7 @@ def _as_one(runs: Sequence[Run]) -> Run:
     )
 
 
-def _folders(results: Sequence[Path]) -> Iterator[Path]:
+def folders_of(results: Sequence[Path]) -> Iterator[Path]:
     for path in results:
         if not path.is_dir():
             raise GpuliftError(f"{path}: is no folder of results")

@@ -133,7 +133,7 @@ def _worth(
         for one in models
     }
     results, ledger = machine.results_folder(), read_ledger()
-    runs = [one for at in places for one in claims.runs_by_model(at, ledger).get(model, ())]
+    runs = [one for at in places for one in claims.runs_by_model([at], ledger).get(model, ())]
     judged = claims.judgements_of(ledger, runs, choice_of(results))
     own = [one for one in records if one.context.slug == model]
     return lacking(known_of(results, files), judged, infos, own, model)

@@ -1,4 +1,4 @@
-"""What `verify` found, for people and as JSON."""
+"""What `show --again` found, for people and as JSON."""
 
 from __future__ import annotations
 

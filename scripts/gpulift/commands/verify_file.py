@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from subprocess import run
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from gpulift.commands import plausible
-from gpulift.commands.gate_options import AGAIN, OLD_TOOLS
+from gpulift.commands.gate_options import AGAIN
+from gpulift.commands.old import OLD_TOOLS
+from gpulift.commands.shared import Gpu, print_json
 from gpulift.gate import sealed
 from gpulift.gate.answer import launches_of
 from gpulift.gate.conditions import NONE
@@ -24,6 +28,7 @@ from gpulift.gate.evidence import COMMANDS, GATE_FILE, Origin
 from gpulift.gate.judge import GateResult
 from gpulift.gate.plan import judged_again
 from gpulift.ground import errors
+from gpulift.ground.arguments import Json, named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.programs import JOB_ENVIRONMENT
@@ -49,6 +54,43 @@ SHOWN = ("card", "driver", "processor")
 DIGITS = 7  # of a commit, for people
 MOST_ROWS = 3  # of a comment of eight lines
 LONGEST = 300  # letters of what the file says, in a comment
+
+
+def verify(
+    file: Annotated[
+        Path, typer.Argument(parser=named, metavar="FILE.json", help="What `gate` wrote.")
+    ],
+    gpu: Gpu = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Measure it anew in this checkout, which runs the command that it names.",
+        ),
+    ] = False,
+    as_json: Json = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="A comment of eight lines at most.")
+    ] = False,
+    as_line: Annotated[bool, typer.Option("--line", help="One line.")] = False,
+) -> None:
+    """Check the certificate of a gate, without a card: 1 where it does not hold; with --again also
+    where it is not confirmed, 5 where that cannot be told."""
+    if sum((as_json, as_markdown, as_line, again)) > 1:
+        raise GpuliftError("give one of --json, --markdown, --line and --again")
+    found = verified(file)
+    code = found.exit_code
+    if as_json:
+        print_json(as_dict(found))
+        raise typer.Exit(code)
+    if again:
+        code, said = measured_again(found, gpu)
+    elif as_line:
+        said = [one_line(found)]
+    else:
+        said = list(markdown(found) if as_markdown else lines(found, file))
+    typer.echo("\n".join(map(visible, said)))
+    raise typer.Exit(code)
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from gpulift.gate.launches import (
 )
 from gpulift.gate.metrics import INSTRUCTIONS, NOT_TIME, WALL, Reading
 from gpulift.gate.pairs import PairedLaunch, read_launch
+from gpulift.gate.reach import MOST_LAUNCHES, needed
 from gpulift.ground import steps, text
 from gpulift.ground.estimate import Estimate
 from gpulift.ground.steps import step
 from gpulift.verdicts import explain
 from gpulift.verdicts.comparison import Launch as Timed
 from gpulift.verdicts.decision import (
-    AIM,
     EQUIVALENT,
     INCONCLUSIVE,
     SKIPPED,
@@ -53,8 +53,7 @@ LOG_RATIO = {
     " base, and above 0 where the head is worse",
 }
 SLOW_START, SLOW_START_S = 5.0, 0.2  # times the later runs: a first one did what they did not
-MOST_LAUNCHES = 1000  # that are ever advised
-OF_CONTROLS = 24  # launches, and as many more where they vary
+OF_CONTROLS = 24  # launches, and more where they vary
 BUSY_CORES = 0.5  # of others, from which on a run is said to have been disturbed
 
 
@@ -66,7 +65,7 @@ def answer(result: GateResult, folder: Path) -> Table:
     launches = launches_of(folder, result) if of_command else []
     rows = [_row(judged, result, records, launches, judged in usual) for judged in result.rows]
     rows.sort(key=lambda row: WORST_FIRST.index(row.verdict))
-    notes = [*_noted(result, rows, launches)] if of_command else [as_usual(result)]
+    notes = [*_noted(result, rows, launches, folder)] if of_command else [as_usual(result)]
     held = [f"on {setup.machine}", result.note, family(result.plan), setup.certificate]
     return Table(
         name=NAME,
@@ -213,12 +212,13 @@ def shown(read: Reading) -> str:
     return f"{read.value:.4g}{' ' if read.unit else ''}{read.unit}"
 
 
-def launches_of(folder: Path, result: GateResult) -> list[PairedLaunch]:
-    """Those of the rows of a command, of both stages."""
+def launches_of(folder: Path, result: GateResult, *of: str) -> list[PairedLaunch]:
+    """Those of the rows of a command, or of these series, of both stages."""
     return [
         launch
+        for series in of or (kept.CASES,)
         for stage in (1, 2)
-        for path in kept.launch_folders(folder, kept.CASES, stage, result.setup.mode)
+        for path in kept.launch_folders(folder, series, stage, result.setup.mode)
         if (launch := read_launch(path))
     ]
 
@@ -333,41 +333,38 @@ def _launch_text(launch: Launch) -> str:
 
 
 def _noted(
-    result: GateResult, rows: Sequence[Row], launches: Sequence[PairedLaunch]
+    result: GateResult, rows: Sequence[Row], launches: Sequence[PairedLaunch], folder: Path
 ) -> Iterator[str]:
     """What numbers that are no times do not see, what could not be told, and what disturbed it."""
     units = {row.measured.unit for row in rows if row.measured}
     yield from (note for unit, note in NOT_TIME.items() if unit in units)
-    yield from _untold(result, launches)
+    yield from _untold(result, launches, folder)
     measured = {row.subject for row in rows if row.measured}
     if result.counts[INCONCLUSIVE] and measured == {WALL}:
         yield "--metric cpu may tell it: other processes disturb CPU seconds less than the clock"
     yield from _disturbed(result, launches)
 
 
-def _untold(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator[str]:
+def _untold(result: GateResult, launches: Sequence[PairedLaunch], folder: Path) -> Iterator[str]:
     """What could not be told, with how many launches, and what would tell it."""
     rows = [judged for judged in result.rows if judged.verdict.verdict == INCONCLUSIVE]
     if not rows:
         return
     most = max(len(judged.first) + len(judged.second) for judged in rows)
     yield f"{text.counted(len(rows), 'row')} could not be told with {most} launches"
-    alpha, needed, aim = result.plan.look_alpha, list[int | None](), 0.0
-    for judged in rows:
-        if difference := judged.verdict.difference:
-            least = judged.margins.least
-            aim = max(aim, AIM * least)
-            needed.append(difference.launches_to_see(AIM * least, alpha, least, MOST_LAUNCHES))
-    counts = [count for count in needed if count]
-    if len(counts) < len(needed):
-        yield f"{MOST_LAUNCHES} launches would not tell {percent(aim)}: --threshold asks for less"
+    needs = [
+        needed(judged, one, result.plan) for judged in rows if (one := judged.verdict.difference)
+    ]
+    counts = [count for count, _ in needs if count]
+    effect = max((least for _, least in needs), default=0.0)
+    if len(counts) < len(needs):
+        yield f"{MOST_LAUNCHES} launches cannot tell {percent(effect)}: --threshold asks for less"
     elif counts:
-        runs = [
-            run for launch in launches for pair in launch.pairs for run in (pair.base, pair.head)
-        ]
-        each_s = sum(run.seconds for run in runs) / len(launches)
-        minutes = math.ceil((max(counts) + OF_CONTROLS) * each_s / 60)
-        yield f"{max(counts)} launches would tell {percent(aim)}: --budget {minutes}m"
+        pairs = [pair for launch in launches for pair in launch.pairs]
+        each_s = sum(pair.base.seconds + pair.head.seconds for pair in pairs) / len(launches)
+        controls = max(OF_CONTROLS, len(launches_of(folder, result, kept.NULL, kept.PLANTED)))
+        minutes = math.ceil((max(counts) + controls) * each_s / 60)
+        yield f"{max(counts)} launches would tell {percent(effect)}: --budget {minutes}m"
 
 
 def _disturbed(result: GateResult, launches: Sequence[PairedLaunch]) -> Iterator[str]:

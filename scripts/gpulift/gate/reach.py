@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gpulift.gate.evidence import COMMANDS, Evidence, Row
-from gpulift.gate.judge import plan_of, values
+from gpulift.gate.judge import RowResult, plan_of, values
 from gpulift.ground.estimate import CONFIDENCE
 from gpulift.ground.text import counted
 from gpulift.verdicts.decision import (
@@ -20,6 +20,8 @@ from gpulift.verdicts.decision import (
     paired,
     screen,
 )
+
+MOST_LAUNCHES = 1000  # that are ever advised
 
 
 def why_stop(
@@ -46,6 +48,18 @@ def why_stop(
         f"stopped early: {counted(taken, 'launch', 'launches')} of {series} vary so much that"
         f" {later[-1]}, the most that the budget holds, would tell no more"
     )
+
+
+def needed(judged: RowResult, one: Difference, plan: GatePlan) -> tuple[int | None, float]:
+    """How many launches would tell a row, None of too many, and from which effect on: of one that
+    looks changed its own, by fresh launches behind those that it was flagged by."""
+    flagged, least = judged.verdict.unconfirmed, judged.margins.least
+    effect = max(AIM * least, abs(one.change) if flagged else 0.0)
+    count = one.launches_to_see(effect, plan.look_alpha, least, MOST_LAUNCHES)
+    if count is None or not flagged:
+        return count, effect
+    look = next((look for look in plan.looks if look >= max(count, len(judged.second) + 1)), None)
+    return look and len(judged.first) + look, effect
 
 
 def _may_tell(

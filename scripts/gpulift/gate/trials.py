@@ -38,6 +38,9 @@ def first_runs(
                 _require_alike(job, side, out, runs[-1])
             except RunFailed as failed:
                 more = f": {INSTALL}" if "arguments: --benchmark" in str(failed) else ""
+                scripts = (part for part in job.command if part.endswith((".py", ".sh")))
+                for gone in (part for part in scripts if not (side.folder / part).is_file()):
+                    raise GpuliftError(f"{gone}: is not in {side.name}: commit it") from None
                 raise GpuliftError(f"a run of the {word} {failed}{more}", FAILED) from None
     loaded.require_own(base, head, loads, checkout)
     if one := loaded.same_build(base, head, loads):

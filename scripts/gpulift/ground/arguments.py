@@ -71,6 +71,23 @@ Filter = Annotated[
         help='Only what matches in technique/case/arm, a regular expression; "-RE" leaves it out.',
     ),
 ]
+Forms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format",
+        metavar="FORM[=FILE]",
+        help="lines, json, markdown, github (workflow commands), junit or bmf (Bencher), on stdout"
+        " or into a file; may be repeated.",
+    ),
+]
+Explained = Annotated[
+    str | None,
+    typer.Option(
+        "--explain",
+        metavar="CASE",
+        help="From windows to verdict; CASE is a part of technique/case/arm.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 SomeResults = Annotated[
     list[Path] | None, typer.Argument(parser=named, metavar="RESULTS", help=RESULTS_HELP)

@@ -33,15 +33,17 @@ def find_record(wanted: str, places: Sequence[Path], say: Say) -> Record:
             f" hexadecimal digits the first {LEAST_DIGITS} or more"
         )
     gpu, digits = named.groups()
-    found: dict[str, Record] = {}
+    found, helps = dict[str, Record](), "; --results DIR adds one"
     for record in _records(places, digits, say):
         if record.id.startswith(digits) and gpu in (None, record.context.slug):
             found.setdefault(record.id, record)
             if record.id == digits:
                 return record
+        elif record.id.startswith(digits):
+            helps = f"; {record.citation} has it"
     if not found:
         below = ", ".join(visible(str(place)) for place in places)
-        raise GpuliftError(f"no record below {below} has the id {wanted!r}; --results DIR adds one")
+        raise GpuliftError(f"no record below {below} has the id {wanted!r}{helps}")
     if len(found) > 1:
         raise GpuliftError(_ambiguous(wanted, list(found.values())))
     return next(iter(found.values()))

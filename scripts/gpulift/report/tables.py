@@ -13,7 +13,6 @@ from gpulift.analysis.gains import headline, ordered
 from gpulift.analysis.summary import Problem, Roof, Summary, Worth
 from gpulift.engine.doctor import Finding
 from gpulift.ground import terminal, text
-from gpulift.verdicts.duets import DuetRow
 
 Why = tuple[str, str, str]  # outcome, reason and remedy of what was not measured
 MOST_NAMED = 5  # techniques of one reason; of more the report names each
@@ -117,29 +116,6 @@ def findings(found: Sequence[Finding]) -> Table:
         table.add_column(name)
     for one in found:
         table.add_row("✓" if one.usable else "✗", one.what, one.found, one.remedy)
-    return table
-
-
-def duets(rows: Sequence[DuetRow]) -> Table:
-    """Head build against base build."""
-    title = "Time of head / time of base (less than 1: head is faster)"
-    table = terminal.titled(title, ["launches", "SD of log-ratio"])
-    for name in ("technique", "case", "arm"):
-        table.add_column(name)
-    for name in ("head / base", "95 % interval", "SD of log-ratio", "launches"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        ratio = row.pair.ratio
-        known = ratio.low is not None and ratio.high is not None
-        table.add_row(
-            row.technique,
-            text.case_label(row.case_id),
-            row.arm,
-            f"{ratio.value:.5f}",
-            f"{ratio.low:.5f} to {ratio.high:.5f}" if known else "too few blocks",
-            "–" if row.pair.log_sd is None else f"{100 * row.pair.log_sd:.3f} %",
-            str(ratio.launches),
-        )
     return table
 
 

@@ -304,7 +304,7 @@ def _kind(runs: Sequence[Run]) -> str:
 
 
 def _of_kind(kind: str, side: str, runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """The runs without other records, as duets, which `gpulift duet` shows, and a note of those."""
+    """The runs without other records, as duets, which `compare RUN` shows, and a note of those."""
     kept = []
     left: list[str] = []
     for run in runs:
@@ -319,7 +319,7 @@ def _of_kind(kind: str, side: str, runs: Sequence[Run]) -> tuple[list[Run], list
             NOT_COMPARABLE,
         )
     if not kept:
-        raise GpuliftError(f"the {side} records are all duets: use ./gpulift duet", USAGE)
+        raise GpuliftError(f"the {side} records are all duets: name one RUN alone", USAGE)
     return kept, [
         f"{side}: {left.count(one)} {one} records are not part of this" for one in sorted({*left})
     ]

@@ -21,7 +21,7 @@ from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
 from gpulift.ground.whole import write_whole
 from gpulift.verdicts.decision import at_least
-from gpulift.verdicts.matching import matching
+from gpulift.verdicts.matching import matching, require_part
 from gpulift.verdicts.row import BROKEN, FAILED, LEFT_OUT, OPEN, PASSED, Row, Table
 
 NONE = "–"
@@ -91,7 +91,8 @@ def left_out(rows: Iterable[Row]) -> Iterator[str]:
     for first, *others in reasons[:MOST_REASONS]:
         yield f"{len(others) + 1} {first.verdict}: {why(first)}" if others else line(first)
     if more := reasons[MOST_REASONS:]:
-        yield f"{sum(map(len, more))} {more[0][0].verdict} for {len(more)} other reasons"
+        rest = sum(map(len, more))
+        yield f"{rest} {more[0][0].verdict} for {text.counted(len(more), 'other reason')}"
 
 
 def explained(rows: Iterable[Row]) -> Iterator[str]:
@@ -304,9 +305,9 @@ class Output:
     file: Path | None = None
 
 
-def outputs(given: Sequence[str]) -> list[Output]:
+def outputs(given: Sequence[str], explained: str | None = None) -> list[Output]:
     """What `--format FORM[=FILE]` asks for. Lines stand on stdout unless another form does, beside
-    which GitHub's commands may stand. Refuses a file of another's."""
+    which GitHub's commands may stand. Refuses a file of another's, and what cannot be explained."""
     made = []
     for word in given:
         form, equals, file = word.partition("=")
@@ -323,13 +324,18 @@ def outputs(given: Sequence[str]) -> list[Output]:
     alone = [form for form in shown if form != "github"] or ["lines"]
     if len(alone) > 1 or (alone[0] not in ("lines", "markdown") and len(shown) > 1):
         raise GpuliftError(f"--format {alone[0]} stands alone: give the others a file each, =FILE")
+    if explained is not None:
+        require_part(explained)
+        if alone[0] != "lines":
+            raise GpuliftError("--explain is for lines: JSON has every step of every verdict")
     return made if alone[0] in shown else [Output("lines"), *made]
 
 
-def show(table: Table, asked: Sequence[Output]) -> None:
-    """In the forms that are asked for."""
+def show(table: Table, asked: Sequence[Output], every: bool = False) -> None:
+    """In the forms that are asked for; of lines `every` row."""
     for output in asked:
-        content = FORMS[output.form](table)
+        made = partial(_joined, partial(lines, every=every))
+        content = (made if output.form == "lines" else FORMS[output.form])(table)
         if output.file is not None:
             write_whole(content + "\n", output.file)
         elif content:

@@ -84,6 +84,14 @@ for epoch in range(99):
 """
 SLEPT_S = 0.02
 OF_THE_WRAPPER = ["bucket", "bucket_view", "static_graph", "find_unused", "bf16_gradients"]
+# Of torchrun: what a rank wrote, then its own lines.
+AHEAD = """Traceback (most recent call last):
+ImportError: no module \x1b[31m'a'
+W1130 02:08:11.691000 1 elastic/api.py:1012] Sending process 2 closing signal SIGTERM
+E1130 02:08:11.707000 1 elastic/api.py:986] failed (exitcode: -9) local_rank: 1 (pid: 3)
+Traceback (most recent call last):
+elastic.multiprocessing.errors.ChildFailedError:
+"""
 ROOT = """\
 Failures:
 [1]:
@@ -194,6 +202,11 @@ def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     command = process.Command(("sh", "-c", f"cat {tmp_path}/said >&2; exit 1"), {**os.environ}, 60)
     ran = process.run(command, AS_IT_IS, 0, {"mode": "turn"}, lambda _: None)
     assert ran.why == "it ended with code 1: rank 1 ended first, with signal 9"
+    (tmp_path / "said").write_text(AHEAD + ROOT)
+    ran = process.run(command, AS_IT_IS, 0, {"mode": "turn"}, lambda _: None)
+    assert ran.why.endswith("first, with signal 9: ImportError: no module \\x1b[31m'a'")
+    own = f"[rank1]: its own\n{AHEAD}{ROOT}"
+    assert ranked.died(own).endswith(": [rank1]: its own"), "and no other rank's"
     assert ranked.died(ROOT.replace("rank ", "tank ")) == ""
 
 

@@ -121,7 +121,7 @@ def test_show_prints_them_and_cite_refuses_them(
     shown = capsys.readouterr().out
     assert "kind            import" in shown
     assert "./gpulift run" not in shown
-    assert cli.main(["cite", run.records[0].id, "--results", str(run.folder)]) == USAGE
+    assert cli.main(["show", "--bibtex", run.records[0].id, "--results", str(run.folder)]) == USAGE
     assert "was imported" in capsys.readouterr().err
 
 
@@ -145,7 +145,7 @@ def test_neither_reference_nor_claims_take_them(tmp_path: Path) -> None:
     run = kept(tmp_path / "nvidia-h200" / "run")
     with pytest.raises(GpuliftError):
         build([run])
-    assert runs_by_model(tmp_path, read_ledger()) == {}
+    assert runs_by_model([tmp_path], read_ledger()) == {}
 
 
 def test_they_are_compared_with_each_other_alone(

@@ -15,7 +15,7 @@ from gpulift.analysis import errata
 from gpulift.analysis.choice import Choice
 from gpulift.analysis.doubts import Doubts
 from gpulift.analysis.errata import Erratum, errata_of, read_errata
-from gpulift.commands.citation import bibtex, over_runs, sentence
+from gpulift.commands.citing import bibtex, over_runs, sentence
 from gpulift.commands.show import lines
 from gpulift.ground.errors import USAGE, GpuliftError
 from gpulift.records.model import Record
@@ -186,12 +186,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["show", "cite"])
+@pytest.mark.parametrize("command", ["show", "show --bibtex"])
 @pytest.mark.usefixtures("checkout")
 def test_the_commands_read_the_errata_of_the_checkout(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([command, record().id]) == 0
+    assert cli.main([*command.split(), record().id]) == 0
     assert "nown error E7: memory_{of} is too large" in capsys.readouterr().out
 
 
@@ -199,7 +199,7 @@ def test_errata_that_cannot_be_read_are_an_error(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(checkout / "results", "[[errata]")
-    assert cli.main(["cite", record().id]) == USAGE
+    assert cli.main(["show", "--bibtex", record().id]) == USAGE
     assert "errata.toml: not TOML" in capsys.readouterr().err
 
 

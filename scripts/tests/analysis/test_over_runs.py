@@ -31,7 +31,7 @@ from gpulift.analysis.over_runs import (
 from gpulift.analysis.standing import qualm
 from gpulift.analysis.summary import Summary, Worth, summarise
 from gpulift.analysis.today import Today, digest_of
-from gpulift.commands import citation as cite
+from gpulift.commands import citing as cite
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Record
 from gpulift.records.parse import read_record

@@ -11,7 +11,7 @@ from gpulift import cli
 from gpulift.analysis.claim_rules import CONFIRMED
 from gpulift.analysis.claims import NOT_MEASURED
 from gpulift.analysis.summary import summarise
-from gpulift.commands import verify
+from gpulift.commands import again
 from gpulift.commands.check import run_complaints
 from gpulift.commands.show import lines
 from gpulift.engine.again import command_again
@@ -72,10 +72,10 @@ def test_a_case_of_no_sweep_says_so_and_how_it_is_made_again() -> None:
     record = read_record(norm(off_sweep=True))
     assert "of no sweep: --axis asked for it" in "\n".join(lines(record))
     assert "--axis rows=1048576 --axis type=bf16" in command_again(record)
-    assert verify.options_again(record, 3, None).axes == ("rows=1048576", "type=bf16")
+    assert again.options_again(record, 3, None).axes == ("rows=1048576", "type=bf16")
     swept = read_record(norm())
     assert "--axis" not in command_again(swept)
-    assert verify.options_again(swept, 3, None).axes == ()
+    assert again.options_again(swept, 3, None).axes == ()
 
 
 def test_it_is_kept_out_of_committed_results(tmp_path: Path) -> None:

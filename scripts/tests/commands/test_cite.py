@@ -1,4 +1,4 @@
-"""`gpulift cite`: a BibTeX entry and a sentence that say the conditions."""
+"""`gpulift show --bibtex`: a BibTeX entry and a sentence that say the conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.analysis.over_runs import UNTOLD_FILES
-from gpulift.commands.citation import address_of, bibtex, over_runs, sentence
+from gpulift.commands.citing import address_of, bibtex, over_runs, sentence
 from gpulift.ground import text
 from gpulift.ground.errors import USAGE
 from gpulift.ground.text import bibtex_text
@@ -181,7 +181,9 @@ def test_the_command_leads_with_all_launches_whichever_is_named(
         for launch, arms in enumerate((ARMS, quick))
     ]
     sample.write(tmp_path, made)
-    assert cli.main(["cite", record_id(made[which])[:5], "--results", str(tmp_path)]) == 0
+    assert (
+        cli.main(["show", "--bibtex", record_id(made[which])[:5], "--results", str(tmp_path)]) == 0
+    )
     first, *entry = capfd.readouterr().out.split("\n\n")
     both = [read_record(raw) for raw in made]
     assert " took over 2 launches: pageable " in first
@@ -237,7 +239,7 @@ def test_a_record_without_a_result_is_not_cited(
 ) -> None:
     raw = sample.unmeasured("a/b", {"n": 1}, outcome, "out of \x1b[31mmemory")
     sample.write(tmp_path, [raw])
-    assert cli.main(["cite", record_id(raw), "--results", str(tmp_path)]) == USAGE
+    assert cli.main(["show", "--bibtex", record_id(raw), "--results", str(tmp_path)]) == USAGE
     said = capfd.readouterr()
     assert said.out == ""
     assert said.err.count("\n") == 1

@@ -202,9 +202,9 @@ def test_a_part_of_a_name_names_a_model(root: Path, capfd: SHOWN, name: str) -> 
 
 def test_another_folder_of_results(root: Path, tmp_path: Path, capfd: SHOWN) -> None:
     pinned_copies(tmp_path / "others", pinned_s=3e-3)
-    one = as_json(capfd, "--results", str(tmp_path / "others"))["pinned-copy-faster"]
+    one = as_json(capfd, str(tmp_path / "others"))["pinned-copy-faster"]
     assert one["verdict"] == "not confirmed"
-    assert cli.main(["claims", "--results", str(tmp_path / "none")]) == USAGE
+    assert cli.main(["claims", str(tmp_path / "none")]) == USAGE
     assert "there is no such folder" in capfd.readouterr().err
 
 
@@ -218,7 +218,7 @@ def test_a_record_that_cannot_be_read_is_named(root: Path, capfd: SHOWN) -> None
 
 def test_committed_records_decide_claims(root: Path, capfd: SHOWN) -> None:
     """Not what they decide: that is computed, and may change with new records."""
-    judged = as_json(capfd, "--results", str(CHECKOUT / "results"), "--gpu", H200)
+    judged = as_json(capfd, str(CHECKOUT / "results"), "--gpu", H200)
     decided = [one for one in judged.values() if one["cases"]]
     assert len(decided) >= 8
     about_controls = {"half-precision-8x", "checkpointing-saves-60-percent"}

@@ -561,20 +561,32 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["frob"], "No such command"),
         (["check", "dangling"], "dangling/gpu/run/a.b.jsonl: cannot be read: No such file or"),
         (["report", "dangling"], "dangling/gpu/run/a.b.jsonl: cannot be read: No such file or"),
-        (["claims", "--results", "dangling"], "pinned_copy.jsonl: cannot be read: No such file"),
+        (["claims", "dangling"], "pinned_copy.jsonl: cannot be read: No such file"),
         (["list", "zzz"], "no case matches the filter 'zzz'; ./gpulift list shows all"),
         (["list", "("], "not a regular expression"),
         (["list", "a{" + "9" * 30 + "}"], "not a regular expression"),
         (["report", "nowhere"], "no such file"),
-        (["duet", "empty"], "no records"),
+        (["compare", "empty"], "no records"),
         (["check", "nowhere"], "no such folder"),
+        (["check", "empty", "--unfinished"], "--unfinished: goes with --compress alone"),
+        (["check", "--compress"], "name the folder of a run"),
+        (["check", "--pull-request", "empty", "empty"], "with --pull-request one alone"),
+        (["claims", "--all"], "--all: goes with --predicted alone"),
+        (["claims", "--predicted", "--articles"], "--articles: does not go with --predicted"),
+        (["qualify", "--among"], "--among: name RESULTS, folders of what was measured"),
+        (["qualify", "--among", "empty", "--quick"], "--quick: does not go with --among"),
+        (["qualify", "empty"], "RESULTS are of --among, or --explain alone"),
+        (["qualify", "--explain", "roof"], "nothing was qualified here: name RESULTS"),
+        (["qualify", "--explain", "roof", "empty"], "no records"),
+        (["show", "abcd", "--bibtex", "--again"], "--again: does not go with --bibtex"),
+        (["show", "abcd", "--launches", "2"], "--launches: goes with --again alone"),
         (["check", "cut.jsonl"], "cut.jsonl: is a file: name a folder of results"),
         (
-            ["duet", "cut.jsonl"],
+            ["compare", "cut.jsonl"],
             "cut.jsonl: there are no records in it: cut.jsonl:1: the last line",
         ),
         (["check", ""], EMPTY_NAME),
-        (["duet", ""], EMPTY_NAME),
+        (["compare", ""], EMPTY_NAME),
         (["report", ""], EMPTY_NAME),
         (["export", "csv", ""], EMPTY_NAME),
         (["show", "abcd", "--results", ""], EMPTY_NAME),
@@ -582,11 +594,11 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["report", "empty", "--compare", ""], EMPTY_NAME),
         (["report", "--gate", ""], EMPTY_NAME),
         (["export", "csv", "empty", "--out", ""], EMPTY_NAME),
-        (["claims", "--results", ""], EMPTY_NAME),
+        (["claims", ""], EMPTY_NAME),
         (["run", "--out", ""], EMPTY_NAME),
         (["run", "--python", ""], "--python : is neither an interpreter nor a virtual"),
         (["qualify", "--out", ""], EMPTY_NAME),
-        (["verify", "abcd", "--out", ""], EMPTY_NAME),
+        (["show", "--again", "abcd", "--out", ""], EMPTY_NAME),
         (["gate", "--base", "HEAD", "--out", ""], EMPTY_NAME),
         (["gate", "--base", "HEAD", "--format", "junit="], "--format junit=: names no file"),
         (["gate", "--replay", ""], EMPTY_NAME),
@@ -668,15 +680,20 @@ def test_report_needs_no_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (folder / "report" / "index.html").is_file()
 
 
-def test_duet_as_json(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_duets_are_compared_within_one_run(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = sample.write(root / "duet", runs_made.duet(1.005))
     assert cli.main(["duet", str(folder), "--json"]) == 0
-    rows = json.loads(capfd.readouterr().out)
+    shown = capfd.readouterr()
+    rows = json.loads(shown.out)["rows"]
     assert [row["arm"] for row in rows] == ["copy", "triad"]
-    row = rows[1]
-    assert row["pair"]["ratio"]["low"] < 1.005 < row["pair"]["ratio"]["high"]
-    assert cli.main(["duet", str(folder)]) == 0
-    assert "SD of log-ratio" in capfd.readouterr().out
+    assert rows[1]["estimate"]["low"] < 1.005 < rows[1]["estimate"]["high"]
+    assert shown.err == "gpulift: duet is called compare now, and goes with the next release\n"
+    assert cli.main(["compare", str(folder), "--filter", "triad$"]) == 0
+    assert re.search(
+        r"measured .*triad: head/base 1\.00\d+, .* launches differ", capfd.readouterr().out
+    )
+    assert cli.main(["compare", str(folder), "--common"]) == 2
+    assert "--common: compares two runs: name HEAD" in errors(capfd)
 
 
 def test_check_passes_good_records_and_names_bad_ones(

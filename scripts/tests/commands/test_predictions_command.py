@@ -1,4 +1,4 @@
-"""`gpulift predictions` over folders of results."""
+"""`gpulift claims --predicted` over folders of results."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def records(root: Path) -> Path:
 def test_what_is_shown(transcript: Callable[..., None]) -> None:
     """Misses with their reason, all, those of a filter, what was not measured, and nothing."""
     filters = ("pageable$", "pinned$", "transfer/managed", "transfer/none")
-    each = (f"predictions --filter {filter}" for filter in filters)
-    transcript("predictions --wide", "predictions --all --wide", *each)
+    each = (f"claims --predicted --filter {filter}" for filter in filters)
+    transcript("claims --predicted --wide", "claims --predicted --all --wide", *each)
 
 
 @pytest.mark.usefixtures("results")
 def test_json_has_the_same(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["predictions", "--json", "--all"]) == OK
+    assert cli.main(["claims", "--predicted", "--json", "--all"]) == OK
     missed, met, revised = json.loads(capfd.readouterr().out)
     assert (missed["arm"], missed["of"], missed["answer"]) == ("pinned", "speedup", "missed")
     assert (missed["low"], missed["high"], missed["baseline"]) == (3.8, 4.2, "pageable")

@@ -36,16 +36,16 @@ def test_records_are_the_same_afterwards_and_smaller(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = ids(run)
-    assert cli.main(["publish", str(run)]) == OK
+    assert cli.main(["check", "--compress", str(run)]) == OK
     assert ids(run) == before
     assert not list(run.glob("*.jsonl"))
     assert "bytes, now" in capsys.readouterr().out
-    assert cli.main(["publish", str(run)]) == OK, "a second time there is nothing to do"
+    assert cli.main(["check", "--compress", str(run)]) == OK, "a second time there is nothing to do"
 
 
 def test_every_way_to_name_published_records_reads_them(run: Path) -> None:
     before = ids(run)
-    cli.main(["publish", str(run)])
+    cli.main(["check", "--compress", str(run)])
     (file, *_) = record_files(run)
     for place in (run, run.parents[1]):
         (read,) = read_results([place])
@@ -60,7 +60,7 @@ def test_what_check_complains_of_is_not_published(
     made = runs_made.full_gpu()
     made[0]["context"]["build"]["dirty"] = True
     run = sample.write(tmp_path / RUN, made)
-    assert cli.main(["publish", str(run)]) == FAILED
+    assert cli.main(["check", "--compress", str(run)]) == FAILED
     assert "built from uncommitted changes" in capsys.readouterr().err
     assert not list(run.glob("*.zst"))
 
@@ -69,15 +69,15 @@ def test_an_unfinished_run_is_published_only_on_demand(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / STATE_FILE).write_text('{"state": "running"}', encoding="utf-8")
-    assert cli.main(["publish", str(run)]) == FAILED
+    assert cli.main(["check", "--compress", str(run)]) == FAILED
     assert "not finished; go on with it" in capsys.readouterr().err
-    assert cli.main(["publish", "--unfinished", str(run)]) == OK
+    assert cli.main(["check", "--compress", "--unfinished", str(run)]) == OK
     assert list(run.glob("*.zst"))
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place in (tmp_path, tmp_path / "nothing"):
-        assert cli.main(["publish", str(place)]) == USAGE
+        assert cli.main(["check", "--compress", str(place)]) == USAGE
         assert "there are no records" in capsys.readouterr().err
 
 
@@ -86,14 +86,14 @@ def test_what_does_not_come_back_stays_as_it_was(
 ) -> None:
     before = ids(run)
     monkeypatch.setattr(publishing, "decompressed", lambda content, place: b"")
-    assert cli.main(["publish", str(run)]) == FAILED
+    assert cli.main(["check", "--compress", str(run)]) == FAILED
     assert ids(run) == before
     assert not list(run.glob("*.zst"))
 
 
 @pytest.mark.parametrize("length", [0, 10, -4])
 def test_a_damaged_file_is_one_line_that_names_it(run: Path, length: int) -> None:
-    cli.main(["publish", str(run)])
+    cli.main(["check", "--compress", str(run)])
     file = record_files(run)[0]
     file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(RecordError, match=rf"{file.name}: cannot be decompressed"):
@@ -121,7 +121,7 @@ def test_what_was_published_with_other_content_is_not_replaced(
     again.write_bytes(compressed(first.read_bytes() + b"\n"))
     assert record_files(run)[:2] == [again, first], "what was published comes first"
     before = {file: file.read_bytes() for file in run.iterdir()}
-    assert cli.main(["publish", str(run)]) == FAILED
+    assert cli.main(["check", "--compress", str(run)]) == FAILED
     assert f"{first.name}: is there, and published with other content" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in run.iterdir()} == before
 
@@ -137,7 +137,7 @@ def test_what_a_kill_left_is_gone_on_with(run: Path, call: str) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(run)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert len(list(run.glob("*zst*"))) == 1
-    assert cli.main(["publish", str(run)]) == OK
+    assert cli.main(["check", "--compress", str(run)]) == OK
     assert ids(run) == before
     assert all(file.name.endswith(".jsonl.zst") for file in run.iterdir())
 
@@ -147,6 +147,6 @@ def test_a_published_run_is_not_gone_on_with(run: Path) -> None:
     runs.save_state(run, want, runs.RUNNING)
     with runs.choose(run.parents[1], want) as chosen:
         assert chosen.resumed
-    cli.main(["publish", "--unfinished", str(run)])
+    cli.main(["check", "--compress", "--unfinished", str(run)])
     with runs.choose(run.parents[1], want) as chosen:
         assert not chosen.resumed

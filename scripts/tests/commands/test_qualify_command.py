@@ -223,6 +223,21 @@ def test_what_it_ends_with(gpu: pytest.MonkeyPatch, capfd: Shown) -> None:
     assert report == "run/report/index.html"
 
 
+def test_what_was_measured_is_explained_without_its_options(
+    gpu: pytest.MonkeyPatch, capfd: Shown
+) -> None:
+    assert qualify("--quick", "60s") == OK
+    capfd.readouterr()
+    for results in (["run"], []):
+        gpu.setattr(machine, "own_results", lambda: Path())
+        assert cli.main(["qualify", "--explain", "Health/ECC", *results]) == OK
+        shown = capfd.readouterr()
+        assert shown.out.startswith("health/ecc: pass\n  Health: ")
+        assert shown.err == ("" if results else "gpulift: of run\n")
+    assert cli.main(["qualify", "--explain", "health/temprature", "run"]) == USAGE
+    assert "near it: health/temp" in capfd.readouterr().err
+
+
 def test_a_check_that_is_not_there_loses_nothing(gpu: pytest.MonkeyPatch, capfd: Shown) -> None:
     assert qualify("--explain", "health/temprature") == USAGE
     told = capfd.readouterr()

@@ -340,12 +340,12 @@ def test_json_is_the_record_itself(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert line.isascii()
 
 
-@pytest.mark.parametrize("command", ["show", "cite"])
+@pytest.mark.parametrize("command", ["show", "show --bibtex"])
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
         ("000000000000", "no record below"),
-        ("gpulift:nvidia-b200/{id}", "no record below"),
+        ("gpulift:nvidia-b200/{id}", "; gpulift:nvidia-h200/"),
         ("{id}0", "is no record's id"),
         ("abc", "is no record's id"),
         ("../../x", "is no record's id"),
@@ -358,7 +358,7 @@ def test_what_is_no_record_is_refused_in_one_line(
     raw = pinned()
     sample.write(tmp_path, [raw])
     asked = wanted.replace("{id}", record_id(raw))
-    assert cli.main([command, asked, "--results", str(tmp_path)]) == USAGE
+    assert cli.main([*command.split(), asked, "--results", str(tmp_path)]) == USAGE
     said = capfd.readouterr()
     assert said.out == ""
     assert words in said.err
@@ -430,11 +430,11 @@ def test_a_single_file_is_a_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.world
-@pytest.mark.parametrize("command", ["show", "cite"])
+@pytest.mark.parametrize("command", ["show", "show --bibtex"])
 def test_it_answers_without_the_other_commands(command: str, root: Path, tmp_path: Path) -> None:
     raw = pinned()
     folder = sample.write(tmp_path / "made", [raw])
-    arguments = ["gpulift", command, record_id(raw), "--results", str(folder)]
+    arguments = ["gpulift", *command.split(), record_id(raw), "--results", str(folder)]
     code = (
         "import sys; from gpulift import __main__ as program\n"
         f"sys.argv = {arguments}; code = program.main()\n"

@@ -1,4 +1,4 @@
-"""`gpulift siblings`: nodes that were measured apart, with a slow one among them."""
+"""`gpulift qualify --among`: nodes that were measured apart, with a slow one among them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_slow_card_is_named(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12, 3.6e12)
-    assert cli.main(["siblings", "--json", *made]) == FAILED
+    assert cli.main(["qualify", "--among", "--json", *made]) == FAILED
     told = json.loads(capsys.readouterr().out)
     assert told["cards"] == [f"card{i}" for i in range(4)]
     verdicts = {one["id"].split("/")[1]: one["verdict"] for one in told["checks"]}
@@ -49,7 +49,7 @@ def test_the_folder_above_stands_for_all_nodes(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes(tmp_path / "shared", 4.0e12, 4.001e12, 3.999e12)
-    assert cli.main(["siblings", str(tmp_path / "shared")]) == OK
+    assert cli.main(["qualify", "--among", str(tmp_path / "shared")]) == OK
     assert "3 cards against each other: 3 rows: 3 pass" in capsys.readouterr().out
 
 
@@ -60,7 +60,7 @@ def test_runs_of_one_card_are_one_line_and_two_cards_are_too_few(
     node(tmp_path / "four" / "again" / "node0", 4.0e12)
     nodes(tmp_path / "two", 4e12, 2e12)
     monkeypatch.chdir(tmp_path)
-    transcript("siblings --wide four", "siblings two")
+    transcript("qualify --among four", "qualify --among two")
 
 
 @pytest.mark.parametrize("path", ["", "nowhere", "empty"])
@@ -68,5 +68,5 @@ def test_what_has_no_runs_is_refused(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert cli.main(["siblings", str(tmp_path / path) if path else ""]) == USAGE
+    assert cli.main(["qualify", "--among", str(tmp_path / path) if path else ""]) == USAGE
     assert len(capsys.readouterr().err.splitlines()) == 1

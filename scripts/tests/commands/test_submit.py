@@ -30,12 +30,12 @@ def made(
     folder: str = RUN,
     **state: Any,
 ) -> Path:
-    """A run in a checkout, as `run` and then `publish` leave it."""
+    """A run in a checkout, as `run` and then `check --compress` leave it."""
     run = sample.write(root / folder, records)
     document = {"machine": "nvidia-h200", "options": {}, "state": "complete", **state}
     (run / "run.json").write_text(json.dumps(document), encoding="utf-8")
     if publish:
-        cli.main(["publish", "--unfinished", str(run)])
+        cli.main(["check", "--compress", "--unfinished", str(run)])
     return run
 
 
@@ -50,7 +50,7 @@ def test_a_good_run_gives_title_text_and_files_and_nothing_is_written(
     (run / "notes.txt").write_text("mine", encoding="utf-8")
     before = contents(root)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == OK
+    assert cli.main(["check", "--pull-request", str(run)]) == OK
     assert contents(root) == before
     said = capfd.readouterr()
     assert said.out.startswith("Title: Add records of NVIDIA H200, 2026-11-21-abc1234\n\nText:\n")
@@ -65,7 +65,7 @@ def test_what_qualify_said_is_in_the_text(root: Path, capfd: SHOWN) -> None:
     run = made(root, runs_made.full_gpu())
     kept = {"coverage": "3 of 4 checks judged", "checks": []}
     (run / "qualification.json").write_text(json.dumps(kept), encoding="utf-8")
-    assert cli.main(["submit", str(run)]) == OK
+    assert cli.main(["check", "--pull-request", str(run)]) == OK
     said = capfd.readouterr().out
     assert "- qualify: 3 of 4 checks judged" in said
     assert said.rstrip().endswith("qualification.json")
@@ -102,7 +102,7 @@ def test_what_is_wrong_in_a_record(
         change(one)
     run = made(root, records)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == (FAILED if words else OK)
+    assert cli.main(["check", "--pull-request", str(run)]) == (FAILED if words else OK)
     said = capfd.readouterr()
     assert words in said.err
     assert ("Title:" in said.out) == (not words)
@@ -118,7 +118,7 @@ def test_names_that_many_have_are_no_secret(
     monkeypatch.setattr(getpass, "getuser", nobody)
     records = runs_made.full_gpu()
     records[0]["notes"] = {"said": "localhost"}
-    assert cli.main(["submit", str(made(root, records))]) == OK
+    assert cli.main(["check", "--pull-request", str(made(root, records))]) == OK
     capfd.readouterr()
 
 
@@ -135,14 +135,14 @@ def test_what_is_wrong_beside_the_records(
 ) -> None:
     run = made(root, runs_made.full_gpu(), **state)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == FAILED
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
     assert words in capfd.readouterr().err
 
 
 def test_a_run_that_nothing_calls_finished_is_not(root: Path, capfd: SHOWN) -> None:
     run = made(root, runs_made.full_gpu())
     (run / "run.json").unlink()
-    assert cli.main(["submit", str(run)]) == FAILED
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
     assert "not finished, has no run.json" in capfd.readouterr().err
 
 
@@ -154,7 +154,7 @@ def test_a_run_beside_one_on_another_card_of_its_host_is_measured_again(
         runs = [{**measured(card, 40.0 * one), "launch": one} for one in range(3)]
         run = made(root, runs, folder=folder)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == FAILED
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
     said = f"{run}: 3 records beside runs on 2 other cards: measure one card alone"
     assert said in capfd.readouterr().err
     assert cli.main(["check", str(root / "results")]) == OK
@@ -169,7 +169,7 @@ def test_what_others_kept_busy_is_told(root: Path, capfd: SHOWN) -> None:
     records[0]["host_load"] |= {"other_cores": 4.0, "stolen_cores": 0.5}
     run = made(root, records)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == OK
+    assert cli.main(["check", "--pull-request", str(run)]) == OK
     said = capfd.readouterr().out
     assert "- 1 record while others kept 4.5 of 16 cores busy\n" in said, said
     assert cli.main(["check", str(root / "results")]) == OK
@@ -184,20 +184,20 @@ def test_a_quick_run_has_one_launch_of_what_is_long(root: Path, capfd: SHOWN) ->
     assert len(kept) < len(records)
     run = made(root, kept)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == OK
+    assert cli.main(["check", "--pull-request", str(run)]) == OK
     assert "of each case, one of those that take long, and" in capfd.readouterr().out
 
 
 def test_records_that_are_not_compressed_name_the_command(root: Path, capfd: SHOWN) -> None:
     run = made(root, runs_made.full_gpu(), publish=False, folder="a b")
-    assert cli.main(["submit", str(run)]) == FAILED
-    assert f"./gpulift publish '{run}'\n" in capfd.readouterr().err
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
+    assert f"./gpulift check --compress '{run}'\n" in capfd.readouterr().err
 
 
 def test_a_run_of_a_script_says_what_can_be_submitted(root: Path, capfd: SHOWN) -> None:
     run = made(root, runs_made.full_gpu(), options={"modules": "bench.mine-1a2b3c4d"})
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == FAILED
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
     (line,) = capfd.readouterr().err.splitlines()
     assert "cannot be submitted: what `run` or `qualify` measured can" in line
 
@@ -206,7 +206,7 @@ def test_two_launches_are_too_few(root: Path, capfd: SHOWN) -> None:
     records = [one for one in runs_made.full_gpu() if one["launch"] < 2]
     run = made(root, records)
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == FAILED
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
     said = capfd.readouterr().err
     assert "fewer than 3 launches of ceiling/" in said
     assert "with --launches 3 or more" in said
@@ -216,7 +216,7 @@ def test_a_run_of_nothing_but_skips_is_none(root: Path, capfd: SHOWN) -> None:
     skips = [one for one in runs_made.without_gpu() if one["outcome"] == "skipped"]
     run = made(root, skips, folder="results/cpu-amd-epyc-7b13/2026-11-21-abc1234")
     capfd.readouterr()
-    assert cli.main(["submit", str(run)]) == FAILED
+    assert cli.main(["check", "--pull-request", str(run)]) == FAILED
     assert "nothing in it was measured" in capfd.readouterr().err
 
 
@@ -225,7 +225,7 @@ def test_what_is_no_run_is_refused(root: Path, tmp_path: Path, capfd: SHOWN) -> 
     file.write_text("{}\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "nothing", file):
-        assert cli.main(["submit", str(place)]) == USAGE
+        assert cli.main(["check", "--pull-request", str(place)]) == USAGE
         assert "there are no records" in capfd.readouterr().err
 
 
@@ -234,5 +234,5 @@ def test_a_run_elsewhere_has_its_whole_names(root: Path, tmp_path: Path, capfd: 
     elsewhere = tmp_path / "elsewhere" / "nvidia-h200" / run.name
     shutil.copytree(run, elsewhere)
     capfd.readouterr()
-    assert cli.main(["submit", str(elsewhere)]) == OK
+    assert cli.main(["check", "--pull-request", str(elsewhere)]) == OK
     assert str(elsewhere / "run.json") in capfd.readouterr().out

@@ -223,7 +223,7 @@ def test_rows_of_a_command_have_both_numbers_and_their_ratio(tmp_path: Path) -> 
     assert said[3] == "inconclusive gone: only in the base"
     assert said[4].startswith("equivalent   rate: 2 it/s -> 2 it/s; head/base 1.00000,")
     assert said[5] == "2 rows could not be told with 4 launches"
-    assert said[6] == "1000 launches would not tell 0.5 %: --threshold asks for less"
+    assert said[6] == "1000 launches cannot tell 0.5 %: --threshold asks for less"
     more = judged(tmp_path / "more", least=0.05).notes[1]
     assert re.fullmatch(r"\d+ launches would tell 10 %: --budget \dm", more)
     rows = {row["arm"]: row for row in table.as_json(made)["rows"]}
@@ -266,8 +266,30 @@ def test_what_would_tell_what_could_not_be_told_and_what_numbers_mean(tmp_path: 
     shown = said(Reading(6.4e9, "instructions"), 0.5)
     assert "6400 million instructions -> " in shown[1]
     assert shown[2].startswith("instructions of user code, not time: ")
-    assert shown[4] == "1000 launches would not tell 2 %: --threshold asks for less"
+    assert shown[4] == "1000 launches cannot tell 2 %: --threshold asks for less"
     shown = said(Reading(1.0, "wall"), 0.5)
     assert (
         "--metric cpu may tell it: other processes disturb CPU seconds less than the clock" in shown
     )
+
+
+@pytest.mark.parametrize(
+    ("fresh", "controls", "told"),
+    [(0, 0, (12, 24)), (0, 40, (12, 40)), (8, 24, (36, 24))],
+)
+def test_what_lacks_its_confirmation_alone_names_the_time_of_that(
+    tmp_path: Path, fresh: int, controls: int, told: tuple[int, int]
+) -> None:
+    """Of a slow-down by a tenth that the screen flagged: what would see a change of 2 % is less."""
+    setup = Setup("2", COMMANDS, "a", "b", "here", "", 1, (Row("x", "", "s"),), least=0.01)
+    save(tmp_path, setup, {})
+    series = (("cases", 1, 4, 0.001), ("cases", 2, fresh, 0.12), ("null", 1, controls, 0.0))
+    for name, stage, count, scatter in series:
+        for number in range(count):
+            head = Reading(1.1 + scatter * (-1) ** number, "s")
+            runs = (Run({"s": one}, 20.0) for one in (Reading(1.0, "s"), head))
+            folder = batch_folder(stage_folder(tmp_path, name, stage), range(number, number + 1))
+            write_launch(folder, PairedLaunch((Pair((BASE, HEAD), *runs),)))
+    (_, more, *_) = answer(judge(read_evidence(tmp_path)), tmp_path).notes
+    minutes = math.ceil(sum(told) * 40 / 60)
+    assert re.fullmatch(rf"{told[0]} launches would tell [\d.]+ %: --budget {minutes}m", more)

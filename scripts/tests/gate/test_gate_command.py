@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from gpulift.commands.gate import gate
-from gpulift.commands.gate_options import rewritten
+from gpulift.commands.old import rewritten
 from gpulift.commands.verify_file import verified
 from gpulift.gate import techniques
 from gpulift.gate.builds import Build, Say, find_build
@@ -65,7 +65,7 @@ def run(*arguments: str) -> int:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(gate)
     try:
-        code = app(args=rewritten(["gate", *arguments])[1:], standalone_mode=False)
+        code = app(args=rewritten(["gate", *arguments], {})[1:], standalone_mode=False)
     except GpuliftError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -17,7 +17,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.commands import verify_file
-from gpulift.commands.gate_options import rewritten
+from gpulift.commands.old import rewritten
 from gpulift.gate import commands, jobs
 from gpulift.gate.jobs import Job, JobSide
 from gpulift.gate.pairs import Run
@@ -137,6 +137,8 @@ SLOWED = "python3 -c \"print('step: 1.5 ms')\""
         ([], (*STEPS, "--metric", "stdout:new: (.*)", *RUN), FAILED, "a run of the base new: "),
         ([], ("--base", "HEAD", "--", "sh", "-c", "echo no GPU >&2; exit 7"), FAILED,
          "a run of the base ended with code 7: no GPU"),
+        ([], ("--base", "HEAD", "--", "sh", "no.sh"), USAGE, "error: no.sh: is not in HEAD ("),
+        ([], ("--base", "HEAD", "no.py"), USAGE, "error: no.py: there is no such file"),
         ([STEP + 'print("sum: True")', STEP + 'print("sum: False")'],
          (*STEPS, "--same", "stdout:sum: (.*)", *RUN), NOT_COMPARABLE,
          "a run of the head has 'False', the first run of the base 'True' (line 1)"),
@@ -273,8 +275,8 @@ def test_wrong_calls_are_one_line(
 )
 def test_what_stands_behind_two_hyphens_and_options_of_before(given: str, made: str) -> None:
     words = [word.replace("<>", "") for word in made.split()]
-    assert rewritten(["gate", *given.split()]) == ["gate", *words]
-    assert rewritten(["watch", "--", "cmd"]) == ["watch", "--", "cmd"]
+    assert rewritten(["gate", *given.split()], {}) == ["gate", *words]
+    assert rewritten(["watch", "--", "cmd"], {}) == ["watch", "--", "cmd"]
 
 
 @pytest.mark.parametrize(("seconds", "pairs"), [(0.01, 5), (0.8, 3), (1.0, 3), (2.0, 1), (60, 1)])

@@ -250,7 +250,7 @@ def test_what_is_asked_for_as_wide_is_whole_on_one_line_a_row(
 
 @pytest.mark.parametrize(
     "command",
-    [*("qualify", "bench", "duet", "claims"), "reference show"],
+    [*("qualify", "bench", "cost", "claims"), "reference show"],
 )
 def test_commands_whose_tables_spare_columns_have_wide(
     command: str, capsys: pytest.CaptureFixture[str]

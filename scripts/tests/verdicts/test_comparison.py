@@ -594,7 +594,7 @@ def test_a_record_counts_once(tmp_path: Path) -> None:
 def test_duets_are_not_part_and_a_set_of_duets_says_what_to_use(tmp_path: Path) -> None:
     error = refused(tmp_path, runs_made.duet(), records())
     assert error.exit_code == USAGE
-    assert "base records are all duets: use ./gpulift duet" in str(error)
+    assert "base records are all duets: name one RUN alone" in str(error)
     made = compared(tmp_path / "mixed", [*records(), *runs_made.duet()], records(seed=2))
     assert {one.technique for one in made.rows} == {"a/b"}
     assert "base: 10 duet records are not part of this" in made.notes
@@ -830,7 +830,7 @@ def folders(tmp_path: Path) -> list[str]:
 def test_the_command_shows_the_rows_and_exits_as_they_say(
     folders: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["compare", *folders, "--wide"]) == FAILED
+    assert cli.main(["compare", *folders]) == FAILED
     first, row, *_ = shown = capfd.readouterr().out.splitlines()
     assert (
         first == "base nvidia-h200/base, head nvidia-h200/head: 4 rows: 1 regressed, 3 equivalent"
@@ -839,8 +839,12 @@ def test_the_command_shows_the_rows_and_exits_as_they_say(
     assert "family of 4 over launches: chance of any false regression 1 %" in "\n".join(shown)
     assert cli.main(["compare", *folders, "--json"]) == FAILED
     assert json.loads(capfd.readouterr().out)["counts"]["regressed"] == 1
-    assert cli.main(["compare", *folders, "--markdown"]) == FAILED
-    assert capfd.readouterr().out.startswith("**gpulift compare: ❌ 4 rows: 1 regressed, 3 ")
+    junit = Path(folders[0], "junit.xml")
+    assert cli.main(["compare", *folders, "--markdown", "--format", f"junit={junit}"]) == FAILED
+    told = capfd.readouterr()
+    assert told.out.startswith("**gpulift compare: ❌ 4 rows: 1 regressed, 3 ")
+    assert "--markdown is called --format markdown now" in told.err
+    assert 'failures="1"' in junit.read_text("utf-8")
     assert cli.main(["compare", *folders, "--explain", "fast"]) == FAILED
     assert capfd.readouterr().out.startswith("a/b/n:1/fast: regressed\n  Comparability: ")
 
@@ -880,9 +884,9 @@ def test_further_runs_of_a_side(
         (["--across", "moon"], "--across knows driver"),
         (["--more-head", ""], "the name of a file or folder is empty"),
         (["--explain", ""], "--explain needs a part of technique/case/arm"),
-        (["--explain", "a/b", "--json"], "leave --explain or --json out"),
-        (["--markdown", "--json"], "--markdown stands alone"),
-        (["--markdown", "--explain", "fast"], "--markdown stands alone"),
+        (["--explain", "a/b", "--format", "json"], "--explain is for lines"),
+        (["--format", "markdown", "--json"], "--format markdown stands alone"),
+        (["--format", "lame"], "--format knows lines, json, markdown, "),
         (["--explain", "fats"], "no row of the comparison holds 'fats'; near it: a/b/n:1/fast"),
         (["--filter", "none"], "no case of the records matches the filter 'none'"),
         (["--filter", "fats"], "matches the filter 'fats'; near it: fast"),

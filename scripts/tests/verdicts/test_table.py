@@ -90,6 +90,7 @@ def test_reasons_for_which_rows_are_left_out_are_counted() -> None:
     *said, last = table.left_out(rows)
     assert said == [f"2 skipped: too {n}" for n in range(5)]
     assert last == "3 skipped for 2 other reasons"
+    assert [*table.left_out(rows[:12])][-1] == "2 skipped for 1 other reason"
 
 
 def test_steps_stand_below_their_row() -> None:

@@ -1,7 +1,7 @@
 """Verdicts on what several GPUs do together: pairs, all-reduces, ranks; which is an outlier.
 
 A pair is held against what cards of the model reached where two or more machines are behind it,
-else against what its links can carry, and against the other pairs as `siblings` holds cards.
+else against what its links can carry, and against the other pairs as `qualify --among` holds cards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`gpulift verify`: a record's case measured again, and held against its prediction interval."""
+"""`gpulift show --again`: is a record's case, measured again, as its launches predict?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scipy import stats as distributions
 from gpulift import cli
 from gpulift.analysis import prediction
 from gpulift.analysis.prediction import INCONCLUSIVE, INSIDE, OUTSIDE, Answer
-from gpulift.commands import verify
+from gpulift.commands import again
 from gpulift.commands.verified import Verification, as_dict, table
 from gpulift.engine.again import command_again
 from gpulift.engine.machine import CaseInfo, TechniqueInfo
@@ -71,7 +71,7 @@ def changed(context: Json, path: str, value: object) -> Json:
 
 
 def verified(then: Sequence[Record], now: Sequence[Record]) -> Verification:
-    return verify.held_against(then[0], then, now, Path("new"))
+    return again.held_against(then[0], then, now, Path("new"))
 
 
 # --- The interval ---
@@ -224,7 +224,7 @@ def test_ends_that_no_float_holds_are_finite() -> None:
 def test_a_run_of_one_launch_is_inconclusive_and_nothing_is_measured(tmp_path: Path) -> None:
     folder = sample.write(tmp_path, [copies(1)[0].raw])  # type: ignore[list-item]
     with pytest.raises(GpuliftError, match="nothing was measured") as caught:
-        verify.launches_of(record_in(folder))
+        again.launches_of(record_in(folder))
     assert caught.value.exit_code == errors.INCONCLUSIVE
 
 
@@ -241,7 +241,7 @@ def test_launches_are_those_of_its_case_and_conditions_alone(tmp_path: Path) -> 
     )
     strange = [{**one.raw, "launch": 9} for one in copies(1, context=other_card)]
     folder = sample.write(tmp_path, [*(dict(one.raw) for one in copies()), elsewhere, *strange])
-    found = verify.launches_of(record_in(folder))
+    found = again.launches_of(record_in(folder))
     assert [one.launch for one in found] == [0, 1, 2]
     assert {one.case_id for one in found} == {"direction:h2d/bytes:65536"}
 
@@ -255,7 +255,7 @@ def test_what_holds_no_plain_figure_is_refused(kind: str) -> None:
         "planted": copies(1, context=context)[0].raw,
     }
     with pytest.raises(GpuliftError) as caught:
-        verify.launches_of(read_record(records[kind]))
+        again.launches_of(read_record(records[kind]))
     assert caught.value.exit_code == errors.USAGE
 
 
@@ -263,13 +263,13 @@ def refusal(
     record: Record, info: TechniqueInfo = PINNED, context: Json = sample.GPU_CONTEXT
 ) -> tuple[str, int]:
     with pytest.raises(GpuliftError) as caught:
-        verify.require_same_work(record, context_of(context), [info])
+        again.require_same_work(record, context_of(context), [info])
     return str(caught.value), caught.value.exit_code
 
 
 def test_the_same_model_regime_case_and_arms_may_be_measured() -> None:
     other = changed(sample.GPU_CONTEXT, "gpu.card", "ffffffff")
-    verify.require_same_work(copies(1)[0], context_of(other), [PINNED])
+    again.require_same_work(copies(1)[0], context_of(other), [PINNED])
 
 
 def test_another_gpu_model_is_named() -> None:
@@ -325,7 +325,7 @@ def test_work_of_the_host_asks_for_the_same_processor_and_for_no_gpu() -> None:
     on_host = TechniqueInfo(**{**vars(PINNED), "gpus": 0})
     record = copies(1)[0]
     without_gpu = {key: value for key, value in sample.GPU_CONTEXT.items() if key != "gpu"}
-    verify.require_same_work(record, context_of(without_gpu), [on_host])
+    again.require_same_work(record, context_of(without_gpu), [on_host])
     message, code = refusal(record, on_host, sample.CPU_CONTEXT)
     assert (code, "host.cpu" in message) == (errors.NOT_COMPARABLE, True)
 
@@ -334,8 +334,8 @@ def test_work_of_the_host_asks_for_the_same_generation_of_a_processor() -> None:
     on_host = TechniqueInfo(**{**vars(PINNED), "gpus": 0})
     zen_4, zen_3 = (changed(sample.GPU_CONTEXT, "host.cpu_id", one) for one in ("25-17", "25-1"))
     record = replace(copies(1)[0], context=context_of(zen_4))
-    verify.require_same_work(record, context_of(zen_4), [on_host])
-    verify.require_same_work(record, context_of(sample.GPU_CONTEXT), [on_host])
+    again.require_same_work(record, context_of(zen_4), [on_host])
+    again.require_same_work(record, context_of(sample.GPU_CONTEXT), [on_host])
     message, _ = refusal(record, on_host, zen_3)
     assert "host.cpu_id (25-17 then, 25-1 here)" in message
 
@@ -343,7 +343,7 @@ def test_work_of_the_host_asks_for_the_same_generation_of_a_processor() -> None:
 def test_python_arms_that_ran_on_a_gpu_ask_for_its_model() -> None:
     python = TechniqueInfo(**{**vars(PINNED), "gpus": 0, "python": ("pinned",)})
     elsewhere = changed(sample.GPU_CONTEXT, "host.cpu", "another")
-    verify.require_same_work(copies(1)[0], context_of(elsewhere), [python])
+    again.require_same_work(copies(1)[0], context_of(elsewhere), [python])
     message, code = refusal(copies(1)[0], python, sample.CPU_CONTEXT)
     assert (code, "gpu.name (NVIDIA H200 then, none here)" in message) == (
         errors.NOT_COMPARABLE,
@@ -354,7 +354,7 @@ def test_python_arms_that_ran_on_a_gpu_ask_for_its_model() -> None:
 def test_options_are_those_of_the_record_and_nonsense_is_left_out() -> None:
     told = {"quick": True, "arm_time_s": 0.5, "precision": "; rm -rf", "seed": 7, "launches": 9}
     record = copies(1, context=changed(sample.GPU_CONTEXT, "options", told))[0]
-    options = verify.options_again(record, 4, 1)
+    options = again.options_again(record, 4, 1)
     assert options.filter == f"^{PINNED.id}/{PINNED.cases[0].id}/(pageable|pinned)$"
     assert (options.quick, options.launches, options.gpu) == (True, 4, 1)
     assert (options.arm_time, options.precision, options.seed) == (0.5, None, 7)
@@ -366,7 +366,7 @@ def test_new_launches_that_were_all_skipped_or_failed(tmp_path: Path) -> None:
         one = sample.unmeasured("transfer/pinned_copy", COPY, outcome, "because")
         folder = sample.write(tmp_path / outcome, [one])
         with pytest.raises(GpuliftError, match="because") as caught:
-            verify.new_launches(record, folder)
+            again.new_launches(record, folder)
         assert caught.value.exit_code == code
 
 
@@ -395,7 +395,7 @@ def test_the_case_is_measured_again_and_judged(
 ) -> None:
     old = root / "results" / "cpu-amd-epyc-7b13" / "old"
     wanted = old_run(old, jemalloc_s)
-    assert cli.main(["verify", wanted]) == code
+    assert cli.main(["show", "--again", wanted]) == code
     said = capfd.readouterr()
     case = "^allocator/host_malloc/threads:2/sizes:collate/(glibc|jemalloc)$"
     assert f"--benchmark_filter={case}" in said.err
@@ -410,23 +410,25 @@ def test_json_launches_and_out(root: Path, capfd: pytest.CaptureFixture[str]) ->
     wanted = old_run(root / "old", count=5)
     out = root / "new"
     options = ["--results", str(root / "old"), "--out", str(out), "--json"]
-    assert cli.main(["verify", wanted, *options]) == 0
+    assert cli.main(["show", "--again", wanted, *options]) == 0
     first = capfd.readouterr()
     assert "--launches 5" in first.err
     assert json.loads(first.out)["folder"] == str(out)
-    assert cli.main(["verify", wanted, *options[:2], "--launches", "2"]) == 0
+    assert cli.main(["show", "--again", wanted, *options[:2], "--launches", "2"]) == 0
     assert "--launches 2" in capfd.readouterr().err
-    assert cli.main(["verify", wanted, *options[:2], "--launches", "0"]) == errors.USAGE
+    assert cli.main(["show", "--again", wanted, *options[:2], "--launches", "0"]) == errors.USAGE
 
 
 def test_the_commands_refusals(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     one = old_run(root / "one", count=1)
-    assert cli.main(["verify", one, "--results", str(root / "one")]) == errors.INCONCLUSIVE
+    assert cli.main(["show", "--again", one, "--results", str(root / "one")]) == errors.INCONCLUSIVE
     other = changed(sample.CPU_CONTEXT, "host.cpu", "Intel Xeon")["host"]
     far = old_run(root / "far", host=other)
-    assert cli.main(["verify", far, "--results", str(root / "far")]) == errors.NOT_COMPARABLE
+    assert (
+        cli.main(["show", "--again", far, "--results", str(root / "far")]) == errors.NOT_COMPARABLE
+    )
     assert "host.cpu (Intel Xeon then, AMD EPYC 7B13 here)" in capfd.readouterr().err
-    assert cli.main(["verify", "0123456789ab"]) == errors.USAGE
+    assert cli.main(["show", "--again", "0123456789ab"]) == errors.USAGE
     assert not list((root / "results").glob("cpu*")), "nothing was measured"
 
 
@@ -435,7 +437,7 @@ def test_a_run_that_breaks_off_gives_no_answer(
 ) -> None:
     wanted = old_run(root / "old")
     monkeypatch.setenv("FAKE_BENCH", "crash")
-    assert cli.main(["verify", wanted, "--results", str(root / "old")]) == errors.FAILED
+    assert cli.main(["show", "--again", wanted, "--results", str(root / "old")]) == errors.FAILED
     said = capfd.readouterr()
     assert "SIGSEGV" in said.err
     assert "inside" not in said.out

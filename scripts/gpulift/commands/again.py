@@ -1,30 +1,24 @@
-"""`gpulift verify ID`: measures a record's case again here; does it come out as predicted?
-
-Of a file, the certificate of a gate: does it hold? See verify_file.py.
-"""
+"""`gpulift show ID --again`: measures a record's case again here; is it as predicted?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any
 
 import typer
 
 from gpulift.analysis import arms, prediction
-from gpulift.commands import citation, verify_file
-from gpulift.commands.citing import Places
-from gpulift.commands.shared import Gpu, Out, options_given, print_json
+from gpulift.commands import citing
+from gpulift.commands.shared import print_json
 from gpulift.commands.verified import Verification, as_dict, table
 from gpulift.engine import machine, measuring
 from gpulift.engine.again import axes_of, command_again, filter_of
 from gpulift.engine.machine import TechniqueInfo
 from gpulift.ground import errors
-from gpulift.ground.arguments import Json
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, NOT_COMPARABLE, NOTHING_RAN, GpuliftError
 from gpulift.ground.text import visible
-from gpulift.records.find import find_record
 from gpulift.records.model import Context, Record
 from gpulift.records.read import read_results
 from gpulift.verdicts.comparability import differences
@@ -33,57 +27,12 @@ from gpulift.verdicts.table import FORMS
 LEAST_LAUNCHES = 3
 NONE = "none"
 BENCH = "bench/"  # what `bench` measured
-OF_RECORD = {"places": "--results", "launches": "--launches", "out": "--out"}
-OF_FILE = {"again": "--again", "as_markdown": "--markdown", "as_line": "--line"}
 
 
-def verify(
-    called: typer.Context,
-    wanted: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|FILE.json",
-            help="gpulift:<gpu>/<id>, or the id's first digits; or a gate's certificate.",
-        ),
-    ],
-    places: Places = None,
-    launches: Annotated[
-        int | None, typer.Option(help="New processes; as many as the record's run had, at least 3.")
-    ] = None,
-    gpu: Gpu = None,
-    out: Out = None,
-    as_json: Json = False,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again",
-            help="Of a certificate: measure it anew in this checkout, which runs the command that"
-            " it names.",
-        ),
-    ] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Of a certificate: a comment of eight lines at most.")
-    ] = False,
-    as_line: Annotated[bool, typer.Option("--line", help="Of a certificate: one line.")] = False,
-) -> None:
-    """Measure one record's case again here: do the new launches fall where the old ones predict?
-
-    Or check the certificate of a gate, without a card: 1 where it does not hold; with --again also
-    where it is not confirmed, 5 where that cannot be told.
-    """
-    of_file = wanted.endswith(".json")
-    if given := options_given(called, OF_RECORD if of_file else OF_FILE):
-        what = "a record" if of_file else "a certificate, a file that ends in .json"
-        raise GpuliftError(f"{', '.join(given)}: of {what} alone")
-    if of_file:
-        _verify_file(Path(wanted), gpu, again, (as_json, as_markdown, as_line))
-    record = find_record(wanted, places or machine.searched(), say)
-    raise typer.Exit(_verify_record(record, launches, gpu, out, as_json))
-
-
-def _verify_record(
+def measured_again(
     record: Record, launches: int | None, gpu: int | None, out: Path | None, as_json: bool
 ) -> int:
+    """Shows whether the new launches fall where the old ones predict; the exit code."""
     then = launches_of(record)
     bench = machine.find_bench()
     context = machine.describe_asked(bench, gpu)
@@ -102,27 +51,6 @@ def _verify_record(
     return found.exit_code
 
 
-def _verify_file(
-    file: Path, gpu: int | None, again: bool, forms: tuple[bool, bool, bool]
-) -> NoReturn:
-    if sum((*forms, again)) > 1:
-        raise GpuliftError("give one of --json, --markdown, --line and --again")
-    as_json, as_markdown, as_line = forms
-    found = verify_file.verified(file)
-    code = found.exit_code
-    if again:
-        code, said = verify_file.measured_again(found, gpu)
-    elif as_json:
-        print_json(verify_file.as_dict(found))
-        raise typer.Exit(code)
-    elif as_line:
-        said = [verify_file.one_line(found)]
-    else:
-        said = list(verify_file.markdown(found) if as_markdown else verify_file.lines(found, file))
-    typer.echo("\n".join(map(visible, said)))
-    raise typer.Exit(code)
-
-
 def launches_of(record: Record) -> tuple[Record, ...]:
     """All launches of its case in its run that share its conditions; two or more.
 
@@ -134,15 +62,14 @@ def launches_of(record: Record) -> tuple[Record, ...]:
             "it is slowed down on purpose" if record.kind == "technique" else "it is no plain run"
         )
         raise GpuliftError(
-            f"{record.citation} cannot be verified: {what} (kind {record.kind}); see"
+            f"{record.citation} cannot be measured again: {what} (kind {record.kind}); see"
             f" ./gpulift show {record.citation}"
         )
     if record.outcome != "ok":
         because = f": {record.reason}" if record.reason else ""
-        raise GpuliftError(
-            visible(f"{record.citation} holds no figure to verify, it is {record.outcome}{because}")
-        )
-    then = citation.launches_of(record)
+        what = f"holds no figure to measure again: it is {record.outcome}{because}"
+        raise GpuliftError(visible(f"{record.citation} {what}"))
+    then = citing.launches_of(record)
     if not prediction.can_predict(then):
         raise GpuliftError(
             f"inconclusive: {record.citation} is of a run with one launch of this case, which"
