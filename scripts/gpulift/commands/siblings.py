@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import typer
+
 from gpulift.analysis.choice import choice_of
 from gpulift.analysis.machine import rows, saved
 from gpulift.analysis.machine.siblings import compare_siblings, judge_siblings
