@@ -68,7 +68,7 @@ def check(
 ) -> None:
     """Validate committed records and certificates; every complaint is a line, and then the exit
     code is 1. Runs that are unfinished, or beside which others worked, are told of."""
-    if mode_of(context, {"": "every", "compress": "unfinished", "pull_request": ""}):
+    if mode_of(context, {"": "--all", "--compress": "--unfinished", "--pull-request": ""}):
         from gpulift.commands import publish  # which checks, too
 
         if not results or (len(results) > 1 and pull_request):

@@ -74,10 +74,10 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="The record's own JSON, one line; or that of what was asked.")
 ]
 MODES = {
-    "": "as_json",
-    "bibtex": "",
-    "again": "launches gpu out as_json",
-    "counters": "gpu techniques axes as_json",
+    "": "--json",
+    "--bibtex": "",
+    "--again": "--launches --gpu --out --json",
+    "--counters": "--gpu --techniques --axis --json",
 }
 
 

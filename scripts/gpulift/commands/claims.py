@@ -47,7 +47,7 @@ Predicted = Annotated[
     bool, typer.Option("--predicted", help="What techniques predicted, and what missed.")
 ]
 Every = Annotated[bool, typer.Option("--all", help="Of --predicted: what held, too.")]
-MODES = {"": "gpu by_article", "predicted": "every filter"}
+MODES = {"": "--gpu --articles", "--predicted": "--all --filter"}
 
 
 def claims(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpulift.commands.shared import options_given
+from gpulift.commands.shared import given_in
 from gpulift.ground.arguments import Explained, Filter, Forms, named
 from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError
@@ -30,12 +30,7 @@ More = Annotated[
         " the run is what counts, and not the launch.",
     ),
 ]
-OF_TWO = {
-    "more_head": "--more-head",
-    "across": "--across",
-    "common": "--common",
-    "thresholds_file": "--thresholds",
-}
+OF_TWO = {"--more-head", "--across", "--common", "--thresholds"}
 
 
 def compare(
@@ -78,7 +73,7 @@ def compare(
 ) -> None:
     """Head against base, two sets of records: what is faster, slower, the same or not known."""
     outputs = table.outputs(forms or (), explain)
-    if head is None and (given := options_given(context, OF_TWO)):
+    if head is None and (given := sorted(OF_TWO & given_in(context).keys())):
         raise GpuliftError(f"{', '.join(given)}: compares two runs: name HEAD")
     least_changes = thresholds.read(thresholds_file)
     first = read_results([base, *(more_base or [])])

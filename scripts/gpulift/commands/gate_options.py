@@ -7,47 +7,35 @@ from datetime import datetime, timezone
 
 import typer
 
-from gpulift.commands.shared import options_given
+from gpulift.commands.shared import given_in
 from gpulift.gate.evidence import Origin
 from gpulift.ground.errors import GpuliftError
 
-OF_BOTH = {  # by their names on the command line
-    "base_python": "--base-python",
-    "head_python": "--head-python",
-    "budget": "--budget",
-    "thresholds_file": "--thresholds",
-}
-OF_COMMANDS = {
-    "with_tool": "--with",
-    "metric": "--metric",
-    "higher": "--higher",
-    "setup": "--setup",
-    "plant": "--plant",
-    "threshold": "--threshold",
-    "timeout": "--timeout",
-    "equal": "--same",
-    "tolerance": "--tolerance",
-}
-OF_TECHNIQUES = {"filter": "--filter", "all_cases": "--all", "arm_time": "--arm-time"}
-AGAIN = {**OF_BOTH, **OF_COMMANDS, **OF_TECHNIQUES}  # what a certificate keeps of a command line
-MEASURED_WITH = {  # what a replay takes from its folder
-    "base": "--base",
-    "head": "--head",
-    "same": "the filter",
-    "out": "--out",
-    "seed": "--seed",
-    "gpu": "--gpu",
-    "command": "the command",
-    **AGAIN,
-}
+OF_BOTH = ("--base-python", "--head-python", "--budget", "--thresholds")
+OF_COMMANDS = (
+    "--with",
+    "--metric",
+    "--higher",
+    "--setup",
+    "--plant",
+    "--threshold",
+    "--timeout",
+    "--same",
+    "--tolerance",
+)
+OF_TECHNIQUES = ("--filter", "--all", "--arm-time")
+AGAIN = (*OF_BOTH, *OF_COMMANDS, *OF_TECHNIQUES)  # what a certificate keeps of a command line
+# What a replay takes from its folder.
+MEASURED_WITH = ("--base", "--head", "same", "--out", "--seed", "--gpu", "command", *AGAIN)
+ARGUMENTS = {"same": "the filter", "command": "the command"}
 
 
 def origin_of(context: typer.Context, command: Sequence[str] | None) -> Origin:
     """What was asked for, but for the commits, which are not known yet."""
-    given = {name: context.params[name] for name in AGAIN if options_given(context, {name: ""})}
     options = {
-        AGAIN[name]: tuple("" if one is True else str(one) for one in value)
-        for name, held in given.items()
+        option: tuple("" if one is True else str(one) for one in value)
+        for option, held in given_in(context).items()
+        if option in AGAIN
         for value in [held if isinstance(held, list) else [held]]
     }
     positional = context.params["same"]
@@ -58,11 +46,12 @@ def origin_of(context: typer.Context, command: Sequence[str] | None) -> Origin:
 
 def require_fitting(context: typer.Context, replay: bool, of_command: bool) -> None:
     """Refuses what a replay, or the other kind of gate, would have to ignore."""
-    if replay and (given := options_given(context, MEASURED_WITH)):
+    given = given_in(context)
+    if replay and (wrong := [ARGUMENTS.get(one, one) for one in MEASURED_WITH if one in given]):
         raise GpuliftError(
             "--replay judges what its folder holds and measures nothing: leave out"
-            f" {', '.join(given)}"
+            f" {', '.join(wrong)}"
         )
-    if given := options_given(context, OF_TECHNIQUES if of_command else OF_COMMANDS):
+    if wrong := [one for one in (OF_TECHNIQUES if of_command else OF_COMMANDS) if one in given]:
         what = "gpulift's own techniques" if of_command else "a command behind --"
-        raise GpuliftError(f"{', '.join(given)}: for a gate of {what} alone")
+        raise GpuliftError(f"{', '.join(wrong)}: for a gate of {what} alone")

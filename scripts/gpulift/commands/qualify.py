@@ -27,7 +27,7 @@ from gpulift.analysis.model_records import records_beside
 from gpulift.analysis.summary import Summary
 from gpulift.commands import shared as commands
 from gpulift.commands import siblings
-from gpulift.commands.shared import Gpu, Out, Quick, Verbose, mode_of, options_given
+from gpulift.commands.shared import Gpu, Out, Quick, Verbose, given_in, mode_of
 from gpulift.engine import doctor, machine, qualifying
 from gpulift.engine.qualification import Asked, Plan, plan
 from gpulift.ground import terminal
@@ -40,7 +40,7 @@ from gpulift.report import tables
 from gpulift.verdicts import table
 from gpulift.verdicts.matching import Kind, matching, require_part
 
-MEASURING = "quick out filter gpu gpus burn expect_gpus verbose"
+MEASURING = "--quick --out --filter --gpu --gpus --burn --expect-gpus --verbose"
 CHECKS = Kind("check", "a check's name")
 Gpus = Annotated[
     str | None,
@@ -104,7 +104,7 @@ def qualify(
     as_json: Json = False,
 ) -> None:
     """Measure this machine, judge it, and report: what is wrong, and what pays on it."""
-    if mode_of(context, {"": f"{MEASURING} every explain", "among": ""}):
+    if mode_of(context, {"": f"{MEASURING} --all --explain", "--among": ""}):
         raise typer.Exit(siblings.among(results or [], as_json))
     if gpu is not None and gpus is not None:
         raise GpuliftError("give --gpu or --gpus, not both")
@@ -112,7 +112,7 @@ def qualify(
         raise GpuliftError("--json holds every step already: leave --explain or --json out")
     if explain is not None:
         require_part(explain, CHECKS)
-        if not options_given(context, {name: name for name in MEASURING.split()}):
+        if not given_in(context).keys() & MEASURING.split():
             return _explain_kept(results, explain)
     if results:
         raise GpuliftError("RESULTS are of --among, or --explain alone: nothing is measured then")

@@ -59,24 +59,27 @@ Gpu = Annotated[
 ]
 
 
-def options_given(context: typer.Context, names: Mapping[str, str]) -> list[str]:
-    """Of these parameters those that the command line has, by their names on it."""
-    sources = {name: context.get_parameter_source(name) for name in names}
-    return [names[k] for k, one in sources.items() if one and one.name == "COMMANDLINE"]
+def given_in(context: typer.Context) -> dict[str, Any]:
+    """What the command line has: values by the options' names on it, of arguments by their own."""
+    params = ((one.opts[0], one.name or "") for one in context.command.params)
+    sources = [(option, name, context.get_parameter_source(name)) for option, name in params]
+    return {
+        option: context.params[name]
+        for option, name, source in sources
+        if source and source.name == "COMMANDLINE"
+    }
 
 
 def mode_of(context: typer.Context, modes: Mapping[str, str]) -> str:
-    """Which of these flags is given, by its parameter; empty where none is. Refuses an option of
-    another: the parameters of each, and of none, stand in `modes`."""
-    options = {one.name or "": one.opts[0] for one in context.command.params}
-    given = options_given(context, options)
-    mode = next((name for name in modes if options.get(name) in given), "")
+    """Which of these flags is given; empty where none is. Refuses an option of another: those of
+    each, and of none, stand in `modes`."""
+    given = given_in(context)
+    mode = next((flag for flag in modes if flag in given), "")
     of_others = {*" ".join([*modes, *modes.values()]).split()} - {mode, *modes[mode].split()}
-    for name in sorted(of_others):
-        if options[name] in given:
-            own = " or ".join(options[one] for one in modes if name in modes[one].split() and one)
-            with_it = f"does not go with {options[mode]}" if mode else f"goes with {own} alone"
-            raise GpuliftError(f"{options[name]}: {with_it}")
+    for option in sorted(of_others & given.keys()):
+        own = " or ".join(flag for flag in modes if flag and option in modes[flag].split())
+        with_it = f"does not go with {mode}" if mode else f"goes with {own} alone"
+        raise GpuliftError(f"{option}: {with_it}")
     return mode
 
 

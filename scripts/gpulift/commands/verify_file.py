@@ -241,9 +241,7 @@ def measured_again(found: Verified, gpu: int | None) -> tuple[int, list[str]]:
     if found.problems:
         raise GpuliftError("it does not hold, so that nothing is measured again", errors.FAILED)
     origin = found.origin
-    if not {*AGAIN.values(), *OLD_TOOLS}.issuperset(origin.options) or origin.script.startswith(
-        "-"
-    ):
+    if not {*AGAIN, *OLD_TOOLS}.issuperset(origin.options) or origin.script.startswith("-"):
         raise GpuliftError("it has options that no certificate keeps")
     sides = [f"--base={origin.base}", f"--head={origin.head}", f"--seed={says['seed'] + 1}"]
     card = [] if gpu is None else [f"--gpu={gpu}"]
