@@ -61,7 +61,7 @@ def test_it_is_where_others_are_told_to_look() -> None:
         {
             "cards": {
                 "a": CARDS["nvidia-h200"]
-                | {"peaks": {"int8": CARDS["nvidia-a10"]["peaks"]["fp32"]}}
+                | {"peaks": {"int8": CARDS["nvidia-h200"]["peaks"]["fp32"]}}
             }
         },
     ],
@@ -103,7 +103,7 @@ def test_a_figure_is_that_of_its_multiprocessors_and_clock(key: str) -> None:
 
 
 def test_most_cards_are_held_against_their_clock() -> None:
-    assert len(WITH_CLOCKS) >= 18
+    assert len(WITH_CLOCKS) >= 11
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,7 @@ def test_most_cards_are_held_against_their_clock() -> None:
         (["NVIDIA H200", "torch.bfloat16"], "NVIDIA H200  bf16    989.5 TFLOP/s dense"),
         (["h100 sxm", "FP8"], "NVIDIA H100 80GB HBM3  fp8      1979 TFLOP/s dense"),
         (["rtx 4090", "half"], "NVIDIA GeForce RTX 4090  fp16    165.2 TFLOP/s dense"),
-        (["T4", "memory"], "Tesla T4  memory      0.32 TB/s  NVIDIA T4"),
-        (["l4", "int8"], "NVIDIA L4  int8      242.5 TOP/s dense"),
+        (["h100 pcie", "memory"], "NVIDIA H100 PCIe  memory         2 TB/s  "),
     ],
 )
 def test_what_is_shown(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,11 +135,11 @@ def test_all_formats_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["h300"], "h300: no card of that name; near it are h200"),
-        (["zzzz"], "zzzz: no card of that name; known are a10, "),
-        ([""], "'': no card of that name; known are a10, "),
+        (["zzzz"], "zzzz: no card of that name; known are a100-80gb-pcie, "),
+        ([""], "'': no card of that name; known are a100-80gb-pcie, "),
         (["a\x1b[2J"], r"a\x1b[2J: no card of that name"),
         (["a100", "bf16"], "a100 is a part of nvidia-a100-80gb-pcie, "),
-        (["t4", "bf16"], "Tesla T4: no figure with a source for bf16; known are memory, fp32"),
+        (["h200", "fp4"], "NVIDIA H200: no figure with a source for fp4; known are memory, "),
     ],
 )
 def test_what_is_unknown_is_said_in_one_line(
