@@ -29,7 +29,7 @@ def by_documents(*given: Any, **options: Any) -> Any:
     assert ends.dtype == torch.int32
     assert ends is other_ends
     assert max(lengths) == longest == other_longest
-    assert options == {"window_size": (-1, 0)}
+    assert options == {"window_size": (-1, 0), **documents.SHARES}
     split = zip(*(each[None].split(lengths, dim=1) for each in parts), strict=True)
     return torch.cat([llama.causal_shared_attention(*each)[0] for each in split])
 

