@@ -111,7 +111,8 @@ def show(
     elif as_json:
         typer.echo(json.dumps(record.raw, separators=(",", ":"), allow_nan=False))
     else:
-        typer.echo("\n".join(lines(record, terminal.columns(), _errata(record))))
+        found = launches_of(record) if record.outcome == "ok" else ()
+        typer.echo("\n".join(lines(record, terminal.columns(), _errata(record), found)))
 
 
 def _count(subject: counted.Subject, gpu: int | None, as_json: bool) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -46,8 +47,10 @@ Articles = Annotated[
 Predicted = Annotated[
     bool, typer.Option("--predicted", help="What techniques predicted, and what missed.")
 ]
-Every = Annotated[bool, typer.Option("--all", help="Of --predicted: what held, too.")]
-MODES = {"": "--gpu --articles", "--predicted": "--all --filter"}
+Every = Annotated[
+    bool, typer.Option("--all", help="What nothing was measured of, too; of --predicted what held.")
+]
+MODES = {"": "--gpu --articles --all", "--predicted": "--all --filter"}
 
 
 def claims(
@@ -91,7 +94,11 @@ def claims(
         commands.print_json(found)
         return
     for model, judgements in judged.items():
-        terminal.console(wide=wide).print(table(model, judgements, known))
+        shown = [one for one in judgements if every or not model or one.cases or one.barred]
+        terminal.console(wide=wide).print(table(model, shown, known))
+        if rest := Counter(one.verdict for one in judgements if one not in shown):
+            counted = ", ".join(f"{count} {verdict}" for verdict, count in rest.items())
+            typer.echo(f"{counted}: --all shows them\n")
 
 
 def judgements_of(

@@ -30,9 +30,15 @@ INTERVALS = (
 Fact = tuple[str, str]
 
 
-def lines(record: Record, width: int = terminal.PIPED, errata: Sequence[Erratum] = ()) -> list[str]:
-    """The whole record, with its errata, in lines of that width, but for what is copied from them
-    and for words that are longer; nothing in it is obeyed by a terminal."""
+def lines(
+    record: Record,
+    width: int = terminal.PIPED,
+    errata: Sequence[Erratum] = (),
+    launches: Sequence[Record] = (),
+) -> list[str]:
+    """The whole record, with its errata and what all launches of its case say, in lines of that
+    width, but for what is copied from them and for words that are longer; nothing in it is obeyed
+    by a terminal."""
     facts = partial(_facts, width)
     shown = [record.citation, *facts(_subject(record))]
     for one in errata:
@@ -40,7 +46,7 @@ def lines(record: Record, width: int = terminal.PIPED, errata: Sequence[Erratum]
         shown += ["", *head, *facts(_erratum(one))]
     for arm in record.arms:
         role = "control" if record.is_control(arm.name) else arm.role
-        shown += ["", f"Arm {visible(arm.name)} ({role})", *facts(_arm(record, arm))]
+        shown += ["", f"Arm {visible(arm.name)} ({role})", *facts(_arm(record, arm, launches))]
     if record.arms:
         shown += ["", *textwrap.wrap(INTERVALS, width)]
     shown += ["", "Telemetry of the case: median [least to most]", *facts(_telemetry(record))]
@@ -105,7 +111,7 @@ def _host_load(load: HostLoad | None) -> str:
     return shown + stolen
 
 
-def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
+def _arm(record: Record, arm: Arm, launches: Sequence[Record]) -> Iterator[Fact]:
     if arm.outcome != "ok":
         yield "outcome", arm.outcome
     yield "reason", arm.reason
@@ -116,6 +122,9 @@ def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
     held = ", held" if arm.held else ""
     yield "step time", f"{time}, median window of this launch by the {arm.clock} clock{held}"
     yield "speedup", _speedup(record, arm)
+    if len(launches) > 1:
+        over = (arms.step_time(record, arm, launches), _speedup(record, arm, launches))
+        yield f"of {len(launches)} launches", ", ".join(filter(None, over))
     yield "bound by", bound_of([record], arm.name).shown
     yield "rate", ", ".join(arms.rates(record, arm))
     yield "CPU time", arms.cpu(record, arm)
@@ -139,8 +148,8 @@ def _arm(record: Record, arm: Arm) -> Iterator[Fact]:
     yield "", " ".join(text.digits(float(step), arms.TIME_DIGITS) for step in steps)
 
 
-def _speedup(record: Record, arm: Arm) -> str:
-    baseline, shown = arms.baseline_of(record), arms.speedup(record, arm)
+def _speedup(record: Record, arm: Arm, launches: Sequence[Record] = ()) -> str:
+    baseline, shown = arms.baseline_of(record), arms.speedup(record, arm, launches)
     return f"{shown} against {baseline.name}" if baseline and shown else ""
 
 

@@ -181,9 +181,8 @@ def test_the_command_leads_with_all_launches_whichever_is_named(
         for launch, arms in enumerate((ARMS, quick))
     ]
     sample.write(tmp_path, made)
-    assert (
-        cli.main(["show", "--bibtex", record_id(made[which])[:5], "--results", str(tmp_path)]) == 0
-    )
+    asked = [record_id(made[which])[:5], "--results", str(tmp_path)]
+    assert cli.main(["show", "--bibtex", *asked]) == 0
     first, *entry = capfd.readouterr().out.split("\n\n")
     both = [read_record(raw) for raw in made]
     assert " took over 2 launches: pageable " in first
@@ -191,6 +190,8 @@ def test_the_command_leads_with_all_launches_whichever_is_named(
     assert pair in first
     assert f" (95 % intervals; {both[which].citation}; launch {which + 1} of" in first
     assert entry == [f"{bibtex(both[which])}\n"]  # and no line of runs, of which there is one
+    assert cli.main(["show", *asked]) == 0
+    assert re.search(rf"of 2 launches +\S+ .*, {re.escape(pair)} against", capfd.readouterr().out)
 
 
 def test_one_launch_alone_is_no_figure_over_runs() -> None:

@@ -121,7 +121,8 @@ def two_models(root: Path) -> Path:
     return root
 
 
-SHOWN_OF = ("pinned", "Pinned", "[red]gone", "it says ", "claim ", "Which published", "statements;")
+OF_CLAIMS = ("pinned", "Pinned", "claim ", "Which published", "--all")
+SHOWN_OF = (*OF_CLAIMS, "[red]gone", "it says ", "statements;")
 
 
 @pytest.mark.usefixtures("two_models")
@@ -129,7 +130,7 @@ def test_tables_have_what_was_decided_first_and_each_article_what_holds(
     capfd: SHOWN, kept: Callable[[str], None]
 ) -> None:
     told = []
-    for options in (("--wide",), ("--wide", "--articles")):
+    for options in (("--wide",), ("--wide", "--all"), ("--wide", "--articles")):
         assert cli.main(["claims", *options]) == OK
         lines = capfd.readouterr().out.splitlines()
         told += [f"$ gpulift claims {' '.join(options)}"]

@@ -571,7 +571,7 @@ def test_doctor_names_remedies(root: Path, capfd: pytest.CaptureFixture[str]) ->
         (["check", "empty", "--unfinished"], "--unfinished: goes with --compress alone"),
         (["check", "--compress"], "name the folder of a run"),
         (["check", "--pull-request", "empty", "empty"], "with --pull-request one alone"),
-        (["claims", "--all"], "--all: goes with --predicted alone"),
+        (["claims", "--filter", "x"], "--filter: goes with --predicted alone"),
         (["claims", "--predicted", "--articles"], "--articles: does not go with --predicted"),
         (["qualify", "--among"], "--among: name RESULTS, folders of what was measured"),
         (["qualify", "--among", "empty", "--quick"], "--quick: does not go with --among"),
