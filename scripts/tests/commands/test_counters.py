@@ -259,7 +259,7 @@ def test_a_record_has_its_own_values(
     assert "has its own values; name transfer/pinned_copy" in capfd.readouterr().err
     for flag, value in (("--axis", "bytes=8192"), ("--techniques", str(tmp_path))):
         assert cli.main(["show", record_id(raw), *at, flag, value]) == USAGE
-        assert f"{flag}: is of --counters" in capfd.readouterr().err
+        assert f"{flag}: goes with --counters alone" in capfd.readouterr().err
 
 
 def test_a_kernel_that_could_not_be_counted_is_an_error_of_its_arm(
