@@ -135,8 +135,11 @@ def test_a_certificate_is_of_what_a_pull_request_has(tmp_path: Path) -> None:
     certificate(tmp_path, base=commit, head=commit).rename(project / "c.json")
     git(project, "add", ".")
     git(project, "commit", "--quiet", "-m", "certificate")
+    for module in ("gpulift.py", "json.py"):
+        (project / module).write_text("open('planted', 'w')", "utf-8")
     done = verified(project, "c.json", "gone.json")
     assert done.returncode == 0, done.stderr
+    assert not (project / "planted").exists(), "what a pull request brings was imported"
     assert "certificate holds: 1 row: 1 improved" in (tmp_path / "summary").read_text("utf-8")
     (project / "more.py").write_text("", "utf-8")
     git(project, "add", ".")
