@@ -54,6 +54,7 @@ TECHNIQUE = {
     "The toy on processors: 1.3 MB; plans of 85 tensors, 20 to 40 ms, cost more than the disk: "
     "gathering is as fast or faster.",
     "predict": [
+        "link:nvlink @h200: rank0_gathers 3.2-4.4 s, dcp_sharded 1.05-1.3, dcp_async 1.4-1.75",
         "link:nvlink: rank0_gathers 2.34-2.86 s, dcp_sharded 0.945-1.155, dcp_async 1.55-1.85",
         "link:host: dcp_sharded 0.945-1.155, dcp_async 1.55-1.85",
     ],

@@ -39,6 +39,8 @@ TECHNIQUE = {
         GPT-2 0.28 s a step, 0.19.
     """,
     "predict": [
+        "gpus:2/model:llama_1b/scaling:weak/compiled:yes @h200: one_gpu 130-140 ms, ddp"
+        " 1.78-1.87, ddp_static_views 1.79-1.88",
         "gpus:2/model:gpt2/scaling:weak/compiled:no @h100: one_gpu 24-30 ms, ddp 1.85-1.95,"
         " ddp_static_views 1.9-1.98, data_parallel 0.28-0.5, ddp_gloo 0.15-0.23",
         "gpus:2/model:gpt2/scaling:weak/compiled:yes @h100: one_gpu 16-20 ms, ddp 1.75-1.92,"

@@ -53,6 +53,8 @@ TECHNIQUE = {
         updates of a small GPT none loses more than 2 % of how far the loss falls.
     """,
     "predict": [
+        "model:gpt2/link:host @h200: fp32 34-42 ms, bf16_hook 1.02-1.12, int8 0.89-1.0,"
+        " powersgd_4 0.42-0.55, local_steps 1.1-1.3",
         "model:gpt2/link:host @h100: fp32 115-155 ms, bf16_hook 1.08-1.27, int8 1.05-1.27,"
         " powersgd_4 0.35-0.7, local_steps 1.0-1.15",
         "model:gpt2/link:nvlink @h100: fp32 104-124 ms, bf16_hook 0.94-1.01, int8 0.85-0.98,"

@@ -20,6 +20,7 @@ TECHNIQUE = {
         images in all: 31 ms each beside micro-batches of 40: 1.4.
     """,
     "predict": [
+        "link:nvlink/micro_batches:4 @h200: exchange_each 345-400 ms, exchange_last 1.05-1.12",
         "link:nvlink/micro_batches:4 @h100: exchange_each 375-425 ms, exchange_last 1.06-1.15",
         "link:nvlink/micro_batches:8 @h100: exchange_last 1.07-1.17",
         "link:host/micro_batches:4 @h100: exchange_each 820-1000 ms, exchange_last 1.7-2.05",

@@ -39,6 +39,11 @@ TECHNIQUE = {
         worth little, 1.0 to 1.1.
     """,
     "predict": [
+        "ranks:2/link:nvlink/network:llama @h200: buckets_25 169-184 ms, buckets_100"
+        " 0.99-1.02, bucket_view 1.0-1.03, static_graph 1.0-1.04, one_at_the_end 0.91-0.97,"
+        " per_parameter 0.91-0.97, one_bucket 0.91-0.97",
+        "ranks:2/link:nvlink/network:gpt @h200: buckets_25 26-34 ms, buckets_100 1.0-1.1,"
+        " bucket_view 1.0-1.05, static_graph 1.0-1.08, one_at_the_end 0.95-1.18",
         "ranks:2/link:nvlink/network:llama @h100: buckets_25 183-202 ms, buckets_100 0.98-1.02,"
         " bucket_view 1.01-1.06, static_graph 1.01-1.06, one_at_the_end 0.9-0.96,"
         " per_parameter 0.92-0.98, one_bucket 0.92-0.98",

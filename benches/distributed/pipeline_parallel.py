@@ -78,6 +78,9 @@ TECHNIQUE = {
         bubble for three of 8. On processors, 4 layers of width 64, calls set the pace: 0.4 to 0.9.
     """,
     "predict": [
+        "micro_batches:4/link:nvlink @h200: data_parallel 248-260 ms, gpipe 0.85-0.89,"
+        " one_f_one_b 0.85-0.89, interleaved 0.88-0.93, zero_bubble 0.6-0.68,"
+        " eager_one_f_one_b 0.7-0.78",
         "micro_batches:2/link:nvlink @h100: data_parallel 130-155 ms, gpipe 0.71-0.8,"
         " one_f_one_b 0.71-0.8, interleaved 0.82-0.94, zero_bubble 0.6-0.95,"
         " eager_one_f_one_b 0.5-0.68",

@@ -46,6 +46,8 @@ TECHNIQUE = {
         the host's memory 1.9 s: 0.12.
     """,
     "predict": [
+        "model:llama_1b/ranks:2 @h200: ddp 147-157 ms, zero_1 0.93-0.97, fsdp1 1.0-1.05,"
+        " fsdp2 1.01-1.06, fsdp2_no_reshard 1.04-1.09, fsdp2_offload 0.12-0.3",
         "model:llama_1b/ranks:2 @h100: ddp 150-172 ms, zero_1 0.9-1, fsdp1 0.98-1.1,"
         " fsdp2 0.98-1.1, fsdp2_no_reshard 0.98-1.12, fsdp2_offload 0.12-0.3",
         "model:llama_3b/ranks:2 @h100: ddp 215-255 ms, zero_1 0.85-0.97, fsdp1 1.04-1.2,"

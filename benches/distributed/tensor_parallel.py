@@ -50,6 +50,7 @@ TECHNIQUE = {
         more than products hide; tp2 36 x 1.3 ms: 104 ms, 1.4.
     """,
     "predict": [
+        "link:nvlink @h200: fsdp2 55-60 ms, tp2 1.0-1.05, tp2_async 1.02-1.07",
         "link:nvlink @h100: fsdp2 54-64 ms, tp2 0.85-1, tp2_async 0.85-1.05",
         "link:host @h100: fsdp2 120-180 ms, tp2 1.2-1.6",
     ],

@@ -39,6 +39,8 @@ TECHNIQUE = {
         and a kernel of somebody else's is a wall between them: 0.97.
     """,
     "predict": [
+        "model:llama_1b/form:eager @h200: torch 158-168 ms, norm 1.01-1.05, swiglu 1.0-1.03,"
+        " rotation 1.0-1.04, all 1.05-1.1",
         "model:llama_1b/form:eager @h100: torch 173-191 ms",
         "model:llama_1b/form:eager: norm 0.99-1.03, swiglu 1.0-1.03, rotation 1.0-1.03,"
         " all 1.01-1.07",
