@@ -132,8 +132,7 @@ RIGHT = {
     *(f"judge/{name}" for name in ("memory", "network", "ptrace", "room", "shrunk", "stdout")),
     *(f"threads/{name}" for name in ("burners", "helper", "in_kernel", "program", "quota")),
     *("caches/by_server", "caches/by_value", "detection/marks", "lazy/on_access", "lazy/tensor"),
-    *(f"card/{name}" for name in ("clocks", "events", "left_over", "mapped", "mapped_late")),
-    *("card/synchronize", "card/warm"),
+    *(f"card/{name}" for name in ("clocks", "events", "left_over", "mapped", "warm")),
     *("guesses/clock", "guesses/generator", "guesses/reference", "timers", "warmth"),
 }
 

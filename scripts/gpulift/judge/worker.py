@@ -30,10 +30,10 @@ def main() -> None:
     from gpulift.judge import sandbox
 
     sys.path[:] = [one for one in sys.path if one != asked["package"]] + asked["path"]
-    needed = [sys.prefix, sys.base_prefix, asked["package"], *asked["path"]]
+    needed = [sys.prefix, sys.base_prefix, *asked["path"]]
     walls = sandbox.Walls()
     walls.enter(lambda child: _tell(link, PROCESS, str(child)))
-    walls.close(needed)
+    walls.close([*needed, asked["package"]])
     try:
         arrays = _arrays(asked)
         walls.drop(asked["memory"], asked["file"], asked["cpu_s"], asked["threads"], needed)
