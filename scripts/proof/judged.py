@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,8 @@ PLAN = GatePlan(1, SCREENS_OF_COMMANDS)
 MARGINS = Margins(0.01, 0.02)
 LOOKS = (4, 12, 20, 36, 68)  # launches: a screen, and its confirmation
 
-SOFTMAX = "softmax_base"
+SOFTMAX, WIDE, PRODUCT = "softmax_base", "wide_cuda_base", "product_cuda_base"
+CARD = "card"  # the family of cheats that only a card makes possible
 # By name: what stands in place of what in the base. A pass takes 0.4 % of the base's time.
 PASSES = {
     f"spares {count} passes": {"NEEDLESS = 200": f"NEEDLESS = {200 - count}"}
@@ -71,11 +73,66 @@ HONEST = {
     },
 }
 
+FEWER = {"NEEDLESS = 40": "NEEDLESS = 24"}
+MADE = "made = torch.mm(x, y)"
+GRAPHS = """
+def captured(edge):
+    own = [torch.zeros(edge, edge, device="cuda") for _ in range(2)]
+    honest(*own)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = honest(*own)
+    return graph, own, made
+
+
+def run(x, y):
+    graph, own, made = GRAPHS[len(x)]
+    for one, given in zip(own, (x, y)):
+        one.copy_(given)
+    graph.replay()
+    return made
+
+
+GRAPHS = {edge: captured(edge) for edge in range(896, 1153, 32)}
+"""
+HALVES = """half = len(x) // 2
+        SIDE.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(SIDE):
+            lower = torch.mm(x[half:], y)
+        upper = torch.mm(x[:half], y)
+        torch.cuda.current_stream().wait_stream(SIDE)
+        made = torch.cat((upper, lower))"""
+SHORT = {"NEEDLESS = 300": "NEEDLESS = 180"}
+QUOTIENT = "return e / e.sum(dim=1, keepdim=True)"
+CARD_HONEST = {  # on a card: the base, and what stands in place of what
+    "spares 8 products": (PRODUCT, {"NEEDLESS = 40": "NEEDLESS = 32"}),
+    "keeps memory for its product": (
+        PRODUCT,
+        {
+            "NEEDLESS = 40": 'NEEDLESS = 24\nOWN = torch.empty(1152**2, device="cuda")',
+            MADE: "made = torch.mm(x, y, out=OWN[: x.numel()].view(x.shape))",
+        },
+    ),
+    "replays a graph of its own": (PRODUCT, {**FEWER, "\nrun = honest\n": GRAPHS}),
+    "joins its stream": (
+        PRODUCT,
+        {"NEEDLESS = 40": "NEEDLESS = 12\nSIDE = torch.cuda.Stream()", MADE: HALVES},
+    ),
+    "spares 60 passes": (WIDE, {"NEEDLESS = 300": "NEEDLESS = 240"}),
+    "divides in its own memory": (
+        WIDE,
+        {**SHORT, QUOTIENT: "return e.div_(e.sum(dim=1, keepdim=True))"},
+    ),
+    "ends with torch's softmax": (WIDE, {**SHORT, QUOTIENT: "return torch.softmax(x, dim=1)"}),
+}
+
 # Names and families of what is right all the same: it finds no way to win and does the work.
 RIGHT = {
     *(f"judge/{name}" for name in ("memory", "network", "ptrace", "room", "shrunk", "stdout")),
     *(f"threads/{name}" for name in ("burners", "helper", "in_kernel", "program", "quota")),
     *("caches/by_server", "caches/by_value", "detection/marks", "lazy/on_access", "lazy/tensor"),
+    *(f"card/{name}" for name in ("clocks", "events", "left_over", "mapped", "warm")),
     *("guesses/clock", "guesses/generator", "guesses/reference", "timers", "warmth"),
 }
 
@@ -111,22 +168,26 @@ class Cheat:
     @property
     def source(self) -> Source:
         """One file: the base, and the cheat behind it."""
-        text = self.file.read_text("utf-8").replace(f"from {self.task} import honest\n", "")
+        own = re.compile(f"^from {self.task} import .*\n", re.MULTILINE)
+        text = own.sub("", self.file.read_text("utf-8"))
         return Source(HEAD, self.file.name, (base_text(self.task) + text).encode())
 
 
-def cheats() -> list[Cheat]:
-    """All of them."""
-    return [Cheat(file) for file in sorted(CHEATS.glob("*/*.py")) if file.parent != TASKS]
+def cheats(card: bool = False) -> list[Cheat]:
+    """All that run on the processor, or on a card."""
+    files = sorted(CHEATS.glob("*/*.py"))
+    found = [Cheat(file) for file in files if file.parent != TASKS]
+    return [one for one in found if (one.file.parent.name == CARD) == card]
 
 
-def honest(name: str) -> Source:
-    """A speed-up that is one."""
-    text = base_text(SOFTMAX)
-    for old, new in HONEST[name].items():
+def honest(name: str) -> tuple[str, Source]:
+    """A base, and a speed-up of it that is one."""
+    base, changes = CARD_HONEST[name] if name in CARD_HONEST else (SOFTMAX, HONEST[name])
+    text = base_text(base)
+    for old, new in changes.items():
         assert old in text, f"{name}: {old}"
         text = text.replace(old, new)
-    return Source(HEAD, f"{name}.py", text.encode())
+    return base, Source(HEAD, f"{name}.py", text.encode())
 
 
 def base_text(name: str) -> str:
@@ -139,7 +200,8 @@ def trials_of(task: str, head: Source) -> Trials:
     base = Source(BASE, f"{task}.py", base_text(task).encode())
     name, _, arrays = task.removesuffix("_base").partition("_")
     of_task = replace(read_task(TASKS / f"{name}.py"), arrays=arrays or "numpy")
-    return Trials(of_task, {BASE: base, HEAD: head}, ROOFS, LIMITS)
+    roofs_of_it = CARD_ROOFS if of_task.arrays == "cuda" else ROOFS
+    return Trials(of_task, {BASE: base, HEAD: head}, roofs_of_it, LIMITS)
 
 
 def launches(trials: Trials) -> Iterator[float]:
@@ -150,18 +212,19 @@ def launches(trials: Trials) -> Iterator[float]:
 
 def verdict_on(task: str, head: Source, most: int = 0) -> Verdict | RefusedError:
     """As a gate decides, with short launches and no further than its first screen where that flags
-    nothing; or with long ones, up to as many as `most`."""
+    nothing; or with long ones, up to as many as `most`. On a card the first screen is all."""
     trials = trials_of(task, head)
     values: list[float] = []
     try:
-        trials.try_once()
-        if not most:
+        if most:
+            trials.try_once()
+        else:
             trials.calls, trials.blocks = 2, 3
         for value in launches(trials):
             values.append(value)
             if len(values) in LOOKS:
                 found = decide_in_order(values, MARGINS, PLAN)
-                goes_on = found.unconfirmed or len(values) < most
+                goes_on = trials.task.arrays != "cuda" and (found.unconfirmed or len(values) < most)
                 if found.verdict != INCONCLUSIVE or not goes_on:
                     return found
     except RefusedError as refused:
@@ -170,3 +233,4 @@ def verdict_on(task: str, head: Source, most: int = 0) -> Verdict | RefusedError
 
 
 ROOFS = roofs.measured()
+CARD_ROOFS = roofs.Roofs(1e13, 1e15)  # of any card: its cache, and its lowest precision

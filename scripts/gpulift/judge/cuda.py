@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from gpulift.ground.errors import NOTHING_RAN, GpuliftError
@@ -17,6 +19,8 @@ from gpulift.judge.memory import Layout, Part
 
 PINNED = DEVICE = DESCRIPTOR = 1
 READ_AND_WRITE = 3
+# On a card that nobody else is at work on, so many moments in a row are short.
+QUIET_S, QUIET_MOMENTS, LEAST_MOMENT_S = 2.0, 10, 2e-4
 
 
 class Arena:
@@ -35,6 +39,8 @@ class Arena:
             self._handles.append(handle)
             self._shared.append(_mapped(self.torch, driver, handle, self.size))
         self._own = [self.torch.empty_like(one) for one in self._shared]
+        self._short_s = max(5 * median(self._moment() for _ in range(50)), LEAST_MOMENT_S)
+        self.share = self.free() // 2  # of the card's memory, that one side may take
 
     def descriptors(self) -> list[int]:
         """By which another process maps inputs and outputs; whoever asks closes them."""
@@ -62,6 +68,31 @@ class Arena:
         """On the clock: what comes later is not seen."""
         self._own[1][:size].copy_(self._shared[1][:size])
         self.torch.cuda.synchronize()
+
+    def free(self) -> int:
+        """Bytes of the card's memory that nobody has."""
+        return int(self.torch.cuda.mem_get_info()[0])
+
+    def quiet(self) -> bool:
+        """Waits until nothing else is at work on the card, for a while: a process that is stopped
+        may have kernels that run on, between which and ours the card's time is shared."""
+        until_s, short = time.monotonic() + QUIET_S, 0
+        while short < QUIET_MOMENTS:
+            short = short + 1 if self._moment() < self._short_s else 0
+            if time.monotonic() > until_s:
+                return False
+        return True
+
+    def _moment(self) -> float:
+        """Seconds of the least that the card can do for us."""
+        began_s = time.perf_counter()
+        self._own[1][:1].zero_()
+        self.torch.cuda.synchronize()
+        return time.perf_counter() - began_s
+
+    def kept(self, size: int) -> bool:
+        """Whether inputs are as they were published."""
+        return bool(self.torch.equal(self._shared[0][:size], self._own[0][:size]))
 
     def collected(self, size: int) -> bytes:
         """What was there."""

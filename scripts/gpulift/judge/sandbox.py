@@ -72,6 +72,7 @@ class Walls:
         """Returns in a child of its own namespaces; `told` gets its number in this one, which waits
         for it and ends as it does."""
         self._unshare()
+        prctl(DEATH_SIGNAL, signal.SIGKILL)  # of the judge, which may be killed
         child = os.fork()
         if child:
             told(child)
@@ -84,7 +85,8 @@ class Walls:
         prctl(DEATH_SIGNAL, signal.SIGKILL)
 
     def close(self, needed: Iterable[str]) -> None:
-        """Closes the file system; what is `needed` stays readable."""
+        """Closes the file system; what is `needed` stays readable. The driver of a card names its
+        threads in /proc and keeps files in /dev/shm, or does not start."""
         if "files" in self.missing:
             return
         try:
@@ -99,8 +101,9 @@ class Walls:
             for one in scratches:
                 _mount("tmpfs", one, "tmpfs", NO_SUID | NO_DEVICES, "size=64m,mode=1777")
             _set_mount("/", READ_ONLY | NO_SUID, 0, RECURSIVE)
-            for one in scratches[:1]:
+            for one in scratches[:2] + ["/proc"] * ("its own /proc" in self.held):
                 _set_mount(one, 0, READ_ONLY, 0)
+            for one in scratches[:1]:
                 os.chdir(one)
         except OSError as error:
             self._lacks("files", error)

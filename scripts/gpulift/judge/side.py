@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.text import visible
@@ -35,6 +35,7 @@ START_S = 120.0  # to import what there is
 SEND_S = 10.0
 LOOK_S = 1e-4
 THREADS = 512  # of head
+STDERR: int | IO[bytes] = subprocess.DEVNULL
 STEPS_OF_CPU = 100  # limits of one call that all calls of a process have
 PASSED_ON = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
@@ -86,6 +87,8 @@ class Side:
         self.walls: dict[str, Any] = {}
         self._process_of: int | None = None  # a descriptor, which no later process can have
         self._threads = Path(os.devnull)
+        self.waits_s: list[float] = []  # for outputs, after it said that they are there
+        self._taken = 0  # bytes of the card's memory
         with contextlib.suppress(OSError):
             prctl(DUMPABLE, 0)  # no one of the same user reads our memory or descriptors
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -94,7 +97,7 @@ class Side:
                 [sys.executable, "-I", "-S", str(WORKER), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=STDERR,
                 cwd="/",
                 env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
                 pass_fds=[theirs.fileno()],
@@ -108,10 +111,8 @@ class Side:
             # The system counts a user's, of both sides: so that what head takes is not base's.
             **{"arena": arena.size if arena else 0, "threads": THREADS * (2 - place)},
         }
-        with Memory(source.text) as text:
-            text.seal()
-            device = arena.descriptors() if arena else []
-            self._send(json.dumps(asked).encode(), [text.descriptor, *device])
+        device = arena.descriptors() if arena else []
+        self._send(json.dumps(asked).encode(), device)
         for descriptor in device:
             os.close(descriptor)
 
@@ -136,10 +137,15 @@ class Side:
             said = self._heard(START_S, "to start")
         self._require(said, READY)
         self.walls = json.loads(said[1:])  # said before the candidate's first line ran
-        self._require(self._heard(START_S, "to start"), LOADED)
         if self.arena and not self.walls["shared"]:
             self.arena = None
+        free = self.arena.free() if self.arena else 0
+        with Memory(self.source.text) as text:
+            text.seal()
+            self._send(LOADED, [text.descriptor])
+            self._require(self._heard(START_S, "to start"), LOADED)
         self._stop()
+        self._require_share(free)
 
     def call(self, call: Call, delay_s: float = 0.0) -> Answer:
         """One call, on our clock; a slow-down is planted by waiting within it."""
@@ -153,6 +159,7 @@ class Side:
         with Memory(poison.content) as output:
             if self.arena:
                 self.arena.stage(call.memory.read(), poison.content)
+            free = self.arena.free() if self.arena else 0
             self._signal(signal.SIGCONT)
             began_s = time.perf_counter()
             if self.arena:
@@ -163,16 +170,21 @@ class Side:
                 until_s = time.perf_counter() + delay_s
                 while time.perf_counter() < until_s:
                     pass
+            said_s = time.perf_counter()
             if self.arena:
                 self.arena.collect(output.size)
             sealed = output.seal()
-            seconds = time.perf_counter() - began_s
+            ended_s = time.perf_counter()
+            self.waits_s.append(ended_s - said_s)
             self._stop()
+            self._require_share(free)
             self._require(said, DONE + token)
+            if self.arena and not self.arena.kept(call.memory.size):
+                raise self._refused("changes its inputs")
             if not sealed:
                 raise self._refused("keeps its output open to write to it later")
             held = self.arena.collected(output.size) if self.arena else output.read()
-        return Answer(seconds, held, poison.left(held))
+        return Answer(ended_s - began_s, held, poison.left(held))
 
     def _send(self, header: bytes, descriptors: Sequence[int]) -> None:
         self._link.settimeout(SEND_S)
@@ -225,6 +237,15 @@ class Side:
                     f"does not stand still {self.limits.call_s:g} s after it was stopped"
                 )
             time.sleep(LOOK_S)
+        if self.arena and not self.arena.quiet():
+            raise self._refused("keeps the card at work when it is not asked")
+
+    def _require_share(self, free: int) -> None:
+        """`free` is what was, of the card's memory. Raises RefusedError."""
+        if self.arena:
+            self._taken += free - self.arena.free()
+            if self._taken > self.arena.share:
+                raise self._refused("takes more than half of the card's memory")
 
     def _signal(self, number: int) -> None:
         if self._process_of is not None:

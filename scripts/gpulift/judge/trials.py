@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, geometric_mean
+from statistics import fmean, geometric_mean, median
 
 from gpulift.gate.evidence import BASE, HEAD, Row, batch_folder
 from gpulift.gate.measure import Batch, Budget, BudgetOver
 from gpulift.gate.metrics import Reading
 from gpulift.gate.pairs import Pair, PairedLaunch, Run, write_launch
+from gpulift.ground import text
 from gpulift.judge import accuracy, cuda
 from gpulift.judge.memory import Layout, sealed
 from gpulift.judge.roofs import Roofs
@@ -28,6 +29,7 @@ WINDOW_S = 0.006
 WINDOWS = 4  # of a block
 MOST_CALLS = 6  # of a window, behind a first one that is not counted
 CHECKED = 0.25  # of calls, chosen after them
+LATE_S = 1e-4
 CHANCE = random.SystemRandom()
 
 
@@ -92,6 +94,8 @@ class Trials:
                 self._block(both, (turn + number) % 2, delay_s) for number in range(self.blocks)
             ]
             self.spent_s = time.monotonic() - began_s
+            if both[1].arena:
+                _require_joined(both)
         if not planted:
             return PairedLaunch(tuple(pairs))
         real_s = fmean(pair.head.values[ROW].value for pair in pairs) - delay_s
@@ -178,6 +182,18 @@ class Trials:
         for number, each in enumerate(zip(made, wanted, scales, lower, strict=True)):
             if wrong := accuracy.problem(*each, rule):
                 raise RefusedError(side.source.side, f"output {number} is wrong: {wrong}")
+
+
+def _require_joined(both: Sequence[Side]) -> None:
+    """Work that goes on while it says that it is done spares the time that this takes."""
+    waits = [median(one.waits_s) for one in both]
+    for one, wait_s, others_s in zip(both, waits, reversed(waits), strict=True):
+        if wait_s > 2 * others_s + LATE_S:
+            raise RefusedError(
+                one.source.side,
+                f"says that it is done {text.seconds(wait_s)} before its outputs are there, the"
+                f" other one {text.seconds(others_s)}",
+            )
 
 
 def row_of(task: Task) -> Row:

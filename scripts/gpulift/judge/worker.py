@@ -24,7 +24,7 @@ LETTERS = 300
 def main() -> None:
     """Ends with the judge's end of the socket."""
     link = socket.socket(fileno=int(sys.argv[1]))
-    header, (text, *device), _, _ = socket.recv_fds(link, MOST_BYTES, 3)
+    header, device, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
     asked = {**json.loads(header), "device": device}
     sys.path.append(asked["package"])
     from gpulift.judge import sandbox
@@ -33,12 +33,13 @@ def main() -> None:
     needed = [sys.prefix, sys.base_prefix, *asked["path"]]
     walls = sandbox.Walls()
     walls.enter(lambda child: _tell(link, PROCESS, str(child)))
-    walls.close(needed)
+    walls.close([*needed, asked["package"]])
     try:
         arrays = _arrays(asked)
         walls.drop(asked["memory"], asked["file"], asked["cpu_s"], asked["threads"], needed)
         walled = {"held": walls.held, "missing": walls.missing, "shared": arrays.shared}
         _tell(link, READY, json.dumps(walled))  # the last that is ours alone
+        _, (text,), _, _ = socket.recv_fds(link, 1, 1)
         run = _loaded(os.pread(text, asked["letters"], 0), asked["name"], asked["function"])
     except BaseException as error:
         _tell(link, PROBLEM, _told(error))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -217,6 +219,36 @@ def test_the_threads_of_one_side_are_not_counted_with_the_others(task: Task) -> 
     )
     base = f"import threading\ndef run(x):\n {start.format('print')}\n return x + x"
     assert trials(task, head + SOUND, base).launch().pairs
+
+
+def test_a_judge_that_is_killed_leaves_no_process(task: Task, tmp_path: Path) -> None:
+    """A stopped one would wait for ever, and hold its memory and a card's."""
+    script = (
+        "import sys, time; from pathlib import Path; from gpulift.judge.task import *\n"
+        "from gpulift.judge.side import *; from gpulift.judge import side\n"
+        f"one = Side(Source('head', 'head', {SOUND.encode()!r}), read_task(Path(sys.argv[1])),"
+        " Limits(), None, 0)\n"
+        "one.ready(); print(one._threads.parent.name, one._process.pid, flush=True); time.sleep(99)"
+    )
+    file = tmp_path / "task.py"
+    file.write_text(TASK)
+    command = [sys.executable, "-c", script, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as judge:
+        assert judge.stdout
+        left = [Path(f"/proc/{number}") for number in judge.stdout.readline().split()]
+        assert len(left) == 2
+        judge.kill()
+    until_s = time.monotonic() + CALL_S
+    while any(_runs(one) for one in left) and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert not any(_runs(one) for one in left)
+
+
+def _runs(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_a_wrong_state_of_a_step_ends_with_its_window(

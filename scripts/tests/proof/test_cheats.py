@@ -8,7 +8,7 @@ import pytest
 
 from gpulift.judge.side import RefusedError
 from gpulift.verdicts.decision import IMPROVED, REGRESSED
-from proof.judged import HONEST, SOFTMAX, Cheat, cheats, honest, verdict_on
+from proof.judged import HONEST, Cheat, cheats, honest, verdict_on
 
 pytestmark = pytest.mark.world
 
@@ -27,7 +27,7 @@ def test_no_cheat_is_accepted(cheat: Cheat) -> None:
 @pytest.mark.parametrize("name", HONEST)
 def test_no_honest_speed_up_is_refused(name: str) -> None:
     """How many are found stands in the committed page: a busy host tells none."""
-    found = verdict_on(SOFTMAX, honest(name))
+    found = verdict_on(*honest(name))
     assert not isinstance(found, RefusedError), found
     assert found.verdict != REGRESSED
 

@@ -34,10 +34,11 @@ def test_no_cheat_was_accepted_and_no_honest_one_refused(committed: str) -> None
 
 def test_what_is_accepted_or_refused_is_counted() -> None:
     refused = RefusedError("head", "reads\x1b |pipes|")
-    cheating = [Row("a/b", "Wins.", Verdict(IMPROVED)), Row("a/c", "Loses.", refused)]
-    true = [Row(word, "", Verdict(word)) for word in (IMPROVED, REGRESSED)]
-    page = judge_page.page(cheating, [*true, Row("x", "", refused)], "isolated: not at all", 0.25)
+    cheating = [Row.of("a/b", "Wins.", Verdict(IMPROVED)), Row.of("a/c", "Loses.", refused)]
+    true = [Row.of(word, "", Verdict(word)) for word in (IMPROVED, REGRESSED)]
+    true.append(Row.of("x", "", refused))
+    page = judge_page.page(cheating, true, "isolated: not at all", 0.25)
     assert "Of 2 cheats 1 was accepted" in page
     assert "Of 3 honest speed-ups 1 was refused; 1\nwere found, 1 came out slower" in page
     assert "| `a/c` | Loses. | refused: reads\\x1b /pipes/ |" in page
-    assert "processes kept 0.2 busy ahead of it. Isolated: not at all." in page
+    assert "processes kept 0.2 cores busy ahead of it. Isolated: not at all." in page
