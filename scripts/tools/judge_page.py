@@ -228,7 +228,12 @@ def _made(card: bool, judges: Judges) -> str:
     asked = cases(card)
     walls, through, name = judges.told(asked[-1].about)
     print(f"{name}: {through}; {walls}", file=sys.stderr, flush=True)
-    rows = list(judges.rows(asked))
+    rows: list[Row] = []
+    try:
+        rows.extend(judges.rows(asked))
+    except KeyboardInterrupt:  # what was judged is kept
+        left = ", ".join(f"`{one.name}`" for one in asked[len(rows) :])
+        walls += f"; it was interrupted ahead of {left}"
     count = len(cheats(card))
     through = f"; inputs and outputs go through {through}" if card else ""
     return page(rows[:count], rows[count:], walls + through, others, name)

@@ -85,8 +85,11 @@ def problem(
         )
     worst = float(errors.max(initial=0.0))
     if worst > 1:
-        share = float(np.mean(errors > 1))
-        return f"errors up to {worst:.3g} times what is allowed, in {100 * share:.3g} % of values"
+        share, at = float(np.mean(errors > 1)), int(errors.argmax())
+        return (
+            f"errors up to {worst:.3g} times what is allowed, in {100 * share:.3g} % of values: the"
+            f" worst is {values[plain][at]:.9g} where {expected[plain][at]:.9g} is right"
+        )
     most = 1 / TYPICAL
     if rough > 0:  # sums of both signs are far below the bound, in a lower precision, too
         most = min(most, max(rough / TYPICAL, least, rule.unit / rule.relative))

@@ -39,6 +39,7 @@ class Arena:
             self._handles.append(handle)
             self._shared.append(_mapped(self.torch, driver, handle, self.size))
         self._own = [self.torch.empty_like(one) for one in self._shared]
+        self._word = self.torch.empty(1, device="cuda")
         self._short_s = max(5 * median(self._moment() for _ in range(50)), LEAST_MOMENT_S)
         self.share = self.free() // 2  # of the card's memory, that one side may take
 
@@ -86,7 +87,7 @@ class Arena:
     def _moment(self) -> float:
         """Seconds of the least that the card can do for us."""
         began_s = time.perf_counter()
-        self._own[1][:1].zero_()
+        self._word.zero_()
         self.torch.cuda.synchronize()
         return time.perf_counter() - began_s
 

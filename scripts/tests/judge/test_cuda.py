@@ -9,7 +9,8 @@ from statistics import median
 import pytest
 
 from gpulift.gate.evidence import BASE, HEAD
-from gpulift.judge import side
+from gpulift.judge import cuda, side
+from gpulift.judge.memory import Layout
 from gpulift.judge.side import Limits, RefusedError
 from gpulift.judge.task import Source
 from gpulift.judge.trials import ROW, Trials
@@ -112,6 +113,15 @@ def test_a_head_that_breaks_is_named_and_the_base_stands(name: str) -> None:
     assert refused.side == HEAD
     assert re.search(reason, refused.reason), refused.reason
     assert 0 < found.alone(BASE) < 1
+
+
+def test_outputs_are_as_they_were_when_the_card_is_quiet() -> None:
+    content = bytes(range(1, 65))
+    arena = cuda.Arena([Layout.of([("uint8", (64,))])] * 2)
+    arena.stage(bytes(64), content)
+    arena.collect(64)
+    assert arena.quiet()
+    assert arena.collected(64) == content
 
 
 def test_a_base_is_no_faster_than_itself() -> None:

@@ -98,7 +98,12 @@ SINGLE = Rule.of_rounding("float32", 100)
         (ONES * (1 + 1e-6), ONES, SINGLE, ""),
         (ONES * (1 + 3e-6), ONES, SINGLE, "root mean square"),
         (ONES + (np.arange(100) == 7) * 3e-6, ONES, SINGLE, ""),
-        (ONES + (np.arange(100) == 7) * 6e-6, ONES, SINGLE, "in 1 % of values"),
+        (
+            ONES + (np.arange(100) == 7) * 6e-6,
+            ONES,
+            SINGLE,
+            "1 % of values: the worst is 1.000006 wh",
+        ),
         (ONES * np.nan, ONES, SINGLE, "NaN"),
         (ONES, ONES * np.nan, SINGLE, "NaN"),
         (ONES * np.nan, ONES * np.nan, SINGLE, ""),
