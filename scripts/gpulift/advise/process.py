@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gpulift.advise import ranked
@@ -131,24 +133,26 @@ def run(
     turn: int,
     plan: Mapping[str, Any],
     on_phase: Callable[[str], None],
-    on_end: Callable[[Process], None] = lambda _: None,
+    on: Mapping[str, Callable[[Process], None]] = MappingProxyType({}),
 ) -> Ran:
     """Starts the command with the setting and follows it to its end, which is that of all that it
-    started. `on_end` gets what was said with the last message, as the command may go on.
+    started. What was said until then goes to `on["block"]` behind each block of windows, and to
+    `on["end"]` with the last message, as the command may go on.
 
     Raises GpuliftError where it cannot be started, and of ranks that cannot be followed."""
     with temporary_folder() as folder, Signals() as signals, ExitStack() as opened:
         said, outputs = folder / "said.jsonl", (folder / "stdout", folder / "stderr")
 
-        def all_said() -> None:
+        def tell(listener: Callable[[Process], None]) -> None:
             try:
-                on_end(ranked.read_ranks(setting.name, turn, said))
+                listener(ranked.read_ranks(setting.name, turn, said))
             except (GpuliftError, OSError) as error:  # for which no training is stopped
                 say(f"warning: {error}")
 
         began_s = time.monotonic()
         process = _started(command, setting, plan, said, signals, opened, outputs)
-        hearing = Hearing(said, on_phase, all_said)
+        listeners = {kind: partial(tell, listener) for kind, listener in on.items()}
+        hearing = Hearing(said, on_phase, listeners)
         shown = [Tail(file) for file in outputs] if command.verbose else []
         silence_s, goes_on = command.silence_s, command.passes
         following = Following(process, signals, hearing, silence_s, goes_on, shown)

@@ -159,7 +159,7 @@ def test_an_interruption(tmp_path: Path) -> None:
 def test_a_training_that_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[Process] = []
     job = command("trains on", str(tmp_path), passes=True)
-    told = process.run(job, AS_IT_IS, 0, REPLAY, lambda _: None, heard.append)
+    told = process.run(job, AS_IT_IS, 0, REPLAY, lambda _: None, {"end": heard.append})
     assert capfd.readouterr().out == "trained\n"
     assert (told.code, told.why) == (4, "")
     assert [one.ended is not None for one in heard] == [True]
@@ -170,7 +170,8 @@ def test_a_training_goes_on_whatever_fails_here(capfd: pytest.CaptureFixture[str
     def fail(_: Process) -> None:
         raise GpuliftError("no space")
 
-    told = process.run(command("trains on", passes=True), AS_IT_IS, 0, REPLAY, lambda _: None, fail)
+    job, on = command("trains on", passes=True), {"end": fail}
+    told = process.run(job, AS_IT_IS, 0, REPLAY, lambda _: None, on)
     out, err = capfd.readouterr()
     assert (told.code, out, err) == (4, "trained\n", "gpulift: warning: no space\n")
 

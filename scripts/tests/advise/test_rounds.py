@@ -39,7 +39,7 @@ class Started:
         number: int,
         plan: Mapping[str, Any],
         on_phase: Callable[[str], None],
-        on_end: Callable[[Process], None] = lambda _: None,
+        on: Mapping[str, Callable[[Process], None]],
     ) -> Ran:
         self.settings.append(setting)
         self.turns.append(number)
@@ -54,8 +54,10 @@ class Started:
         answer = self.answers.get(len(self.settings))
         ran = Ran(said, 20.0, 0)
         ran = answer(len(self.settings), ran) if answer else ran
-        if ran.process.ended is not None:
-            on_end(ran.process)
+        if "block" in on:
+            on["block"](replace(ran.process, ended=None))
+        if "end" in on and ran.process.ended is not None:
+            on["end"](ran.process)
         return ran
 
     @property
@@ -124,6 +126,38 @@ def test_replays_come_first_and_then_rounds(
     err = capsys.readouterr().err
     assert "about 11 more processes, 2.9 min; and 6 of all that helps together" in err
     assert "process 11 of about 12: num_workers 4 -> 8\n" in err
+
+
+def told_rows(err: str) -> list[str]:
+    lines = [line.removeprefix("gpulift: so far, by ") for line in err.splitlines()]
+    return [line for line in lines if line[0].isdecimal()]
+
+
+def test_rows_are_told_as_they_come(
+    start: Callable[..., Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = replay({"fused": 1.3, "tf32": 1.0}, wait_share=0.3)
+    start({"fused": 1.25}, at_2=lambda _, ran: replace(ran, process=changed))
+    measured("fused,tf32,workers")
+    told = told_rows(capsys.readouterr().err)
+    assert told[0].startswith("1 process: input: an infinitely fast loader 1.43×, fused 1.25×")
+    assert told[1].startswith("2 processes: tf32 1.000×"), "a process under way: new rows alone"
+    assert told[2].startswith("2 processes: input: an"), "one that is over: what has changed, too"
+    assert told[2].endswith("1.431× [1.422, 1.441], fused 1.27×"), "an interval where it tells"
+    assert "4 processes: num_workers 4 -> 8 1.50×" in told, "one round"
+    assert not any("helps" in line or "undecided" in line for line in told)
+    assert len(told) == len(set(told)), "nothing twice"
+
+
+def test_a_step_that_the_host_paces_is_told_first(
+    start: Callable[..., Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    paced = replay({"fused": 1.25}, issued=0.97)
+    start({}, at_1=lambda _, ran: replace(ran, process=paced))
+    measured("fused")
+    err = capsys.readouterr().err
+    assert err.count("the host sets the pace") == 1
+    assert err.index("the host sets the pace") < err.index("so far")
 
 
 def test_all_is_tried_where_nothing_is_named(start: Callable[..., Started]) -> None:
