@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
 from math import exp
+from operator import itemgetter
 from typing import Any
 
 from gpulift.advise import launches, remedies
 from gpulift.advise.evidence import Facts, Keeps, Loader, Process
 from gpulift.advise.judge import LITTLE
+from gpulift.advise.ranked import EXCHANGE
 from gpulift.advise.settings import Setting
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.near import near
@@ -28,6 +30,9 @@ GLIBC = {  # some versions refuse a higher first one
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
+# What of a step these may bring where nothing bounds it: guesses, by which they come one behind
+# another, and which no row tells.
+MODEL, BATCH, MEMORY = 0.1, 0.05, 0.02
 NO_LOADER = "no DataLoader in the training loop"
 NO_WORKERS = "the loader has no workers"
 NO_CONVOLUTION = "no convolution ran"
@@ -45,6 +50,7 @@ class Seen:
     on_gpu: bool
     input_share: float | None  # of a step; None where no loader feeds it
     environment: Mapping[str, str]
+    exchange_share: float = 0.0  # of a step that ranks take by themselves
 
     @classmethod
     def of(cls, process: Process, environment: Mapping[str, str]) -> Seen:
@@ -56,6 +62,7 @@ class Seen:
             process.on_gpu,
             _input_share(process),
             environment,
+            1 - exp(-(launches.gain_log(process, EXCHANGE) or 0.0)),
         )
 
     @property
@@ -72,15 +79,22 @@ class Seen:
 
 
 def settings(seen: Seen, only: Sequence[str], vary: Sequence[Sequence[str]]) -> list[Setting]:
-    """Those that `only` names, else those of default, and the user's own; of each that is not tried
-    it is told why not."""
-    every = [*_of_input(seen), *_of_memory(seen), *_of_model(seen), *_of_batch(seen)]
-    every += _of_ranks(seen) if seen.facts.ddp else ()
-    chosen = [one for one in every if is_named(one.name, only or DEFAULT)]
+    """The user's own, and those that `only` names, else those of default, what may bring most ahead
+    of others, for which there may be no time; of each that is not tried it is told why not."""
+    parts = [
+        (seen.input_share or 0.0, _of_input(seen)),
+        (MEMORY, _of_memory(seen)),
+        (MODEL, _of_model(seen)),
+        (BATCH, _of_batch(seen)),
+        (seen.exchange_share, _of_ranks(seen) if seen.facts.ddp else iter(())),
+    ]
+    parts.sort(key=itemgetter(0), reverse=True)
+    chosen = []
     for number, arguments in enumerate(vary, 1):
         label = " ".join(arguments)
         chosen.append(Setting(f"vary_{number}", label, "step", arguments=tuple(arguments)))
-    return chosen
+    every = (one for _, part in parts for one in part)
+    return chosen + [one for one in every if is_named(one.name, only or DEFAULT)]
 
 
 def is_named(name: str, only: Sequence[str]) -> bool:
@@ -182,6 +196,13 @@ def host_allocator() -> dict[str, str]:
 
 def _of_model(seen: Seen) -> Iterator[Setting]:
     yield _setting(
+        "compile_all",
+        "torch.compile of the model",
+        "step",
+        "the script compiles already" if seen.facts.compiled else "",
+        told={"compile": True},
+    )
+    yield _setting(
         "cudnn_search",
         "cudnn.benchmark",
         "step",
@@ -196,13 +217,6 @@ def _of_model(seen: Seen) -> Iterator[Setting]:
         "step",
         "" if seen.facts.convolutions else NO_CONVOLUTION,
         told={"channels_last": True},
-    )
-    yield _setting(
-        "compile_all",
-        "torch.compile of the model",
-        "step",
-        "the script compiles already" if seen.facts.compiled else "",
-        told={"compile": True},
     )
 
 
