@@ -38,10 +38,8 @@ ONE_HOST = "ranks are followed on one alone: start the command with --nnodes 1"
 LAST_BYTES = 16384  # of an output, in which its last line is looked for
 LAST_LETTERS = 300
 COUNTED = ("AssertionError", "IndexError", "KeyError", "StopIteration", "ValueError")
-NO_TORCH = (
-    "no Python that reads PYTHONPATH imported torch and took a step of an optimizer, so that"
-    " nothing could be measured"
-)
+NO_TORCH = "no Python that reads PYTHONPATH imported torch, so that nothing could be measured"
+NO_STEP = "no optimizer of torch.optim took a step, by which steps are known"
 
 
 @dataclass(frozen=True)
@@ -95,8 +93,8 @@ class Ran:
 def require_open(command: Command) -> None:
     """Raises GpuliftError for a command into which the probe cannot get."""
     ranks = command.environment.get("WORLD_SIZE") or "1"
-    if not ranks.isdecimal():
-        raise GpuliftError(f"WORLD_SIZE={ranks} is no number")
+    if not ranks.isdecimal() or int(ranks) == 0:
+        raise GpuliftError(f"WORLD_SIZE={ranks} is no number of ranks: unset it")
     if int(ranks) > 1:
         raise GpuliftError(f"WORLD_SIZE={ranks}: {AHEAD}")
     if SEVERAL_HOSTS.search(" ".join(command.arguments)):
@@ -218,6 +216,8 @@ def _with_end(ran: Ran, why: str, last_words: str) -> Process:
         return process
     if ran.interrupted:
         return replace(process, failed=tuple(one for one in process.failed if one.arm))
+    if why and process.hello is None:
+        why += f", and {NO_STEP}"
     return replace(process, failed=(Failed(why=why or _ended(ran, last_words)), *process.failed))
 
 
@@ -228,7 +228,7 @@ def _ended(ran: Ran, last_words: str) -> str:
         how = f"signal {-code}" if code < 0 else f"code {code}"
         return f"it ended with {how}{said}"
     if ran.process.hello is None:
-        return NO_TORCH
+        return NO_STEP if ran.phase else NO_TORCH
     return ran.why or "it ended ahead of its last message"
 
 

@@ -314,9 +314,10 @@ def _shown(gain: Estimate) -> str:
 def _require_measured(ran: Ran) -> None:
     """Raises GpuliftError where the process came to no result."""
     if ran.process.ended is None:
-        too_short = ran.code == 0 and ran.process.hello is not None
+        trained = ran.code == 0 and bool(ran.phase or ran.process.hello)
+        too_short = trained and ran.process.hello is not None
         hint = f"; {LONGER}" if too_short else f"; {AGAIN}" if ran.process.facts else ""
-        raise GpuliftError(f"the command: {ran.why}{hint}", INCONCLUSIVE if too_short else FAILED)
+        raise GpuliftError(f"the command: {ran.why}{hint}", INCONCLUSIVE if trained else FAILED)
     if ran.why or ran.process.facts is None:
         why = ran.why or "its steps showed nothing to go by"
         raise GpuliftError(f"the command: {why}", INCONCLUSIVE)

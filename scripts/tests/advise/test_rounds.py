@@ -279,11 +279,11 @@ def test_a_step_as_it_is_that_fails_once_is_taken_again_in_the_next_round(
     assert "a process of the command failed: it ended with signal 9" in found.advice().notes
 
 
-def ended(code: int, **said: Any) -> Answer:
+def ended(code: int, phase: str = "", **said: Any) -> Answer:
     """It ended with that code; what it said is changed."""
 
     def answer(_: int, ran: Ran) -> Ran:
-        return replace(ran, code=code, process=replace(ran.process, **said))
+        return replace(ran, code=code, phase=phase, process=replace(ran.process, **said))
 
     return answer
 
@@ -297,6 +297,7 @@ GONE = {"ended": None, "facts": None, "failed": (Failed(why="the reason"),)}
         (ended(3, **GONE), "the reason", FAILED),
         (ended(0, **GONE), "the reason", INCONCLUSIVE),  # too few steps
         (ended(0, **GONE, hello=None), "the reason", FAILED),  # no torch
+        (ended(0, "waits", **GONE, hello=None), "the reason$", INCONCLUSIVE),  # no optimizer
         (ended(0, failed=(Failed(why="never flat"),)), "never flat", INCONCLUSIVE),
         (ended(0, facts=None), "its steps showed nothing to go by", INCONCLUSIVE),
     ],
