@@ -224,37 +224,22 @@ def _of_ranks(seen: Seen) -> Iterator[Setting]:
     """Options of the wrapper, which are set where it is made."""
     ddp = seen.facts.ddp
     assert ddp is not None, "others are not asked for"
-    few = f"all gradients, {ddp.gradients_mb:.3g} MB, fit in one bucket"
-    on, bucket = "the script asks for it", f"bucket_cap_mb {ddp.bucket_cap_mb:g} -> {BUCKET_MB}"
-    full = "buckets are as large already" if ddp.bucket_cap_mb >= BUCKET_MB else ""
-    fits = few if ddp.gradients_mb <= ddp.bucket_cap_mb else ""
-    unused = "" if ddp.find_unused_parameters else "it does not look for unused weights"
-    given: tuple[tuple[str, str, Keeps, str, dict[str, Any]], ...] = (
-        (f"bucket_{BUCKET_MB}", bucket, "step", full or fits, {"bucket_cap_mb": BUCKET_MB}),
-        (
-            "bucket_view",
-            "gradient_as_bucket_view",
-            "bits",
-            on if ddp.gradient_as_bucket_view else "",
-            {"gradient_as_bucket_view": True},
-        ),
-        (
-            "static_graph",
-            "static_graph",
-            "bits",
-            on if ddp.static_graph else "",
-            {"static_graph": True},
-        ),
-        (
-            "find_unused",
-            "no find_unused_parameters",
-            "bits",
-            unused,
-            {"find_unused_parameters": False},
-        ),
+    yield _setting(
+        f"bucket_{BUCKET_MB}",
+        f"bucket_cap_mb {ddp.bucket_cap_mb:g} -> {BUCKET_MB}",
+        "step",
+        "buckets are as large already" if ddp.bucket_cap_mb >= BUCKET_MB else "",
+        f"all gradients, {ddp.gradients_mb:.3g} MB, fit in one bucket"
+        if ddp.gradients_mb <= ddp.bucket_cap_mb
+        else "",
+        told={"ddp": {"bucket_cap_mb": BUCKET_MB}},
     )
-    for name, label, keeps, why_not, options in given:
-        yield _setting(name, label, keeps, why_not, told={"ddp": options})
+    for name, option in (("bucket_view", "gradient_as_bucket_view"), ("static_graph",) * 2):
+        on = "the script asks for it" if getattr(ddp, option) else ""
+        yield _setting(name, option, "bits", on, told={"ddp": {option: True}})
+    unused = "" if ddp.find_unused_parameters else "it does not look for unused weights"
+    told = {"ddp": {"find_unused_parameters": False}}
+    yield _setting("find_unused", "no find_unused_parameters", "bits", unused, told=told)
     yield _setting(
         "bf16_gradients",
         "gradients exchanged in BF16",

@@ -65,7 +65,7 @@ def merged(ranks: Sequence[Process]) -> Process:
         memory=_memory([one.memory for one in ranks if one.memory]),
         failed=tuple(failed for one in ranks for failed in one.failed),
         ended=first.ended if ended else None,
-        ranks=tuple(Rank(replayed_s(one, EXCHANGE), _wait_share(one)) for one in ranks),
+        ranks=tuple(Rank(replayed_s(one, EXCHANGE), one.wait_s) for one in ranks),
     )
 
 
@@ -98,18 +98,13 @@ def _memory(every: Sequence[Memory]) -> Memory | None:
     return Memory(device_bytes=most, host_bytes=sum(one.host_bytes for one in every))
 
 
-def _wait_share(process: Process) -> float | None:
-    waits_s = [wait_s for span in process.live for wait_s in span.waits_s]
-    return sum(waits_s) / sum(process.steps_s) if waits_s else None
-
-
 def slow_ranks(replays: Sequence[Process]) -> Iterator[Row]:
     """The rank that takes longest by itself in every launch, and the one whose input does, with
     what a step takes less if it were as fast as the next."""
     alone = [(alone_s(one), replayed_s(one, BASELINE)) for one in replays]
     label, why = "rank {}, which is slow,", "by itself it takes {} a step"
     yield from _behind("slow_rank", label, why, alone)
-    waits = [(waits_s(one), live_s(one)) for one in replays]
+    waits = [([rank.wait_s for rank in one.ranks], live_s(one)) for one in replays]
     yield from _behind("slow_input", "input of rank {}", "a step waits {} for it", waits)
 
 
@@ -137,11 +132,6 @@ def alone_s(process: Process) -> list[float]:
     """Seconds that each rank takes for a step by itself; empty where one is not known."""
     own = [rank.alone_s for rank in process.ranks]
     return [one for one in own if one is not None] if None not in own else []
-
-
-def waits_s(process: Process) -> list[float]:
-    """Seconds that a step of each rank waits for its input."""
-    return [(rank.wait_share or 0.0) * (live_s(process) or 0.0) for rank in process.ranks]
 
 
 def died(error_output: str) -> str:

@@ -240,7 +240,7 @@ def test_a_step_is_that_of_the_slowest_rank() -> None:
     assert merged.live == second.live
     assert merged.memory == Memory(5, 10)
     assert merged.ended is None
-    assert [rank.wait_share for rank in merged.ranks] == pytest.approx([0.1, 0.3])
+    assert [rank.wait_s for rank in merged.ranks] == pytest.approx([0.01, 0.03])
     (record,) = records_of([merged], [], ["train"], "2026-11-29T00:00:00Z")
     assert record["case"]["ranks"] == 2
 
@@ -285,7 +285,7 @@ def test_a_slow_rank_is_named(
         assert rows[0].gain.mid == pytest.approx(1 / (1 - 0.4), rel=1e-3)
         (note,) = (note for note in advice.notes if note.startswith(label))
         assert ", the next 5" in note
-    assert not list(ranked.slow_ranks([replace(one, ranks=(Rank(None, None),)) for one in replays]))
+    assert not list(ranked.slow_ranks([replace(one, ranks=(Rank(None, 0.0),)) for one in replays]))
 
 
 @pytest.mark.parametrize(
