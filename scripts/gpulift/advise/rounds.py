@@ -156,9 +156,7 @@ class _Rounds:
         kept = known if under_way else [one for one in gains if known.get(one) == gains[one]]
         if new := {label: gain for label, gain in gains.items() if label not in kept}:
             known.update(new)
-            count = len(self.measured.processes) + len(under_way)
-            by = text.counted(count, "process", "processes")
-            say(f"so far, by {by}: {', '.join(map(' '.join, new.items()))}")
+            say(f"so far, process {self._begun}: {', '.join(map(' '.join, new.items()))}")
 
     def replays(self) -> None:
         """A process for each launch, and one more for each arm in which one died, and for a script

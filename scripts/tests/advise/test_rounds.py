@@ -129,7 +129,7 @@ def test_replays_come_first_and_then_rounds(
 
 
 def told_rows(err: str) -> list[str]:
-    lines = [line.removeprefix("gpulift: so far, by ") for line in err.splitlines()]
+    lines = [line.removeprefix("gpulift: so far, process ") for line in err.splitlines()]
     return [line for line in lines if line[0].isdecimal()]
 
 
@@ -140,11 +140,11 @@ def test_rows_are_told_as_they_come(
     start({"fused": 1.25}, at_2=lambda _, ran: replace(ran, process=changed))
     measured("fused,tf32,workers")
     told = told_rows(capsys.readouterr().err)
-    assert told[0].startswith("1 process: input: an infinitely fast loader 1.43×, fused 1.25×")
-    assert told[1].startswith("2 processes: tf32 1.000×"), "a process under way: new rows alone"
-    assert told[2].startswith("2 processes: input: an"), "one that is over: what has changed, too"
+    assert told[0].startswith("1: input: an infinitely fast loader 1.43×, fused 1.25×")
+    assert told[1].startswith("2: tf32 1.000×"), "a process under way: new rows alone"
+    assert told[2].startswith("2: input: an"), "one that is over: what has changed, too"
     assert told[2].endswith("1.431× [1.422, 1.441], fused 1.27×"), "an interval where it tells"
-    assert "4 processes: num_workers 4 -> 8 1.50×" in told, "one round"
+    assert "4: num_workers 4 -> 8 1.50×" in told, "one round"
     assert not any("helps" in line or "undecided" in line for line in told)
     assert len(told) == len(set(told)), "nothing twice"
 
