@@ -159,11 +159,11 @@ Said = TypeVar("Said", bound=Message)
 
 @dataclass(frozen=True)
 class Rank:
-    """What one of several ranks has of its own: a step that it takes by itself, and what of a step
-    it waits for its input."""
+    """What one of several ranks has of its own: a step that it takes by itself, and how long one
+    waits for its input."""
 
     alone_s: float | None
-    wait_share: float | None
+    wait_s: float
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,12 @@ class Process:
     def steps_s(self) -> list[float]:
         """Seconds of each live step."""
         return [step_s for span in self.live for step_s in span.steps_s]
+
+    @property
+    def wait_s(self) -> float:
+        """Of a live step, for its input; 0 without a loader."""
+        waits_s = [wait_s for span in self.live for wait_s in span.waits_s]
+        return sum(waits_s) / len(self.steps_s) if waits_s else 0.0
 
     @property
     def on_gpu(self) -> bool:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,9 @@ class Hearing:
     """What the probe says, as it says it."""
 
     def __init__(
-        self, said: Path, on_phase: Callable[[str], None], on_end: Callable[[], None]
+        self, said: Path, on_phase: Callable[[str], None], on: Mapping[str, Callable[[], None]]
     ) -> None:
-        self._tail, self._on_phase, self._on_end = Tail(said), on_phase, on_end
+        self._tail, self._on_phase, self._on = Tail(said), on_phase, on
         self.heard_s = time.monotonic()
         self.ended = False
         self.phase = ""
@@ -67,7 +67,7 @@ class Hearing:
                 raise GpuliftError(visible(f"the command: {message['refused']}"))
             elif kind == "end":
                 self.ended = True
-                self._on_end()
+            self._on.get(str(kind), lambda: None)()
 
 
 def _object(line: str) -> dict[str, Any]:

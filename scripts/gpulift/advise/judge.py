@@ -89,7 +89,7 @@ def advise(
     rounding = results.rounding(plain)
     trials += [_of_setting(turns, one, rounding, remedies.draws_anew(one.name)) for one in settings]
     judged = _ordered(_judged(trials))
-    bounds = [*_restarts(live), *ranked.slow_rank(replays), *_host_lines(live)]
+    bounds = [*_restarts(live), *ranked.slow_ranks(replays), *_host_lines(live)]
     rows = [*_head_space(rest, cached_step), *bounds, *judged]
     together = _together(together_runs, winners(rows), rounding)
     helping = [row for row in (together, *winners(rows)) if row and row.verdict == HELPS]
@@ -356,7 +356,7 @@ def _notes(
             "other than settings of the process, changes are timed without the wait for input:"
             " they bring less, or nothing, until input is faster"
         )
-    yield from ranked.notes(replays)
+    yield from (f"{row.label}: {row.why}" for row in ranked.slow_ranks(replays))
     nulls = [one.checks[BASELINE] for one in replays if BASELINE in one.checks]
     if whys := [null.why for null in nulls if null.why]:
         yield f"the same step once more is another: {whys[0]}"

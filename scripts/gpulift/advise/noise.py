@@ -64,15 +64,13 @@ def line(rows: Sequence[Row], launch_s: float | None) -> Iterator[str]:
 
 def pace(on_gpu: Sequence[Process], rows: Sequence[Row]) -> Iterator[str]:
     """Of a step that is over when the host has issued it: how many operators that is, and what
-    those changes bring that need fewer."""
+    those changes bring that need fewer, where any is priced."""
     shares = [share for one in on_gpu if (share := issued_share(one)) is not None]
     if not shares or median(shares) < PACED:
         return
     counts = [one.facts.issued for one in on_gpu if one.facts and one.facts.issued]
     known = f", {median(counts):,.0f} operators of torch" if counts else ""
     priced = [f"{one.label} {one.gain.mid:.2f}×" for one in rows if one.gain and one.name in FEWER]
-    worth = ", ".join(priced) or "none was priced"
-    yield (
-        f"the host sets the pace: it issues {100 * median(shares):.0f} % of the step{known};"
-        f" what needs fewer launches: {worth}"
-    )
+    worth = f"; what needs fewer launches: {', '.join(priced)}" if priced else ""
+    issued = f"it issues {100 * median(shares):.0f} % of the step{known}{worth}"
+    yield f"the host sets the pace: {issued}"

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
 from math import exp
+from operator import itemgetter
 from typing import Any
 
 from gpulift.advise import launches, remedies
 from gpulift.advise.evidence import Facts, Keeps, Loader, Process
 from gpulift.advise.judge import LITTLE
+from gpulift.advise.ranked import EXCHANGE
 from gpulift.advise.settings import Setting
 from gpulift.ground.errors import GpuliftError
 from gpulift.ground.near import near
@@ -28,6 +30,9 @@ GLIBC = {  # some versions refuse a higher first one
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
+# What of a step these may bring where nothing bounds it: guesses, by which they come one behind
+# another, and which no row tells.
+MODEL, BATCH, MEMORY = 0.1, 0.05, 0.02
 NO_LOADER = "no DataLoader in the training loop"
 NO_WORKERS = "the loader has no workers"
 NO_CONVOLUTION = "no convolution ran"
@@ -45,6 +50,7 @@ class Seen:
     on_gpu: bool
     input_share: float | None  # of a step; None where no loader feeds it
     environment: Mapping[str, str]
+    exchange_share: float = 0.0  # of a step that ranks take by themselves
 
     @classmethod
     def of(cls, process: Process, environment: Mapping[str, str]) -> Seen:
@@ -56,6 +62,7 @@ class Seen:
             process.on_gpu,
             _input_share(process),
             environment,
+            1 - exp(-(launches.gain_log(process, EXCHANGE) or 0.0)),
         )
 
     @property
@@ -72,15 +79,22 @@ class Seen:
 
 
 def settings(seen: Seen, only: Sequence[str], vary: Sequence[Sequence[str]]) -> list[Setting]:
-    """Those that `only` names, else those of default, and the user's own; of each that is not tried
-    it is told why not."""
-    every = [*_of_input(seen), *_of_memory(seen), *_of_model(seen), *_of_batch(seen)]
-    every += _of_ranks(seen) if seen.facts.ddp else ()
-    chosen = [one for one in every if is_named(one.name, only or DEFAULT)]
+    """The user's own, and those that `only` names, else those of default, what may bring most ahead
+    of others, for which there may be no time; of each that is not tried it is told why not."""
+    parts = [
+        (seen.input_share or 0.0, _of_input(seen)),
+        (MEMORY, _of_memory(seen)),
+        (MODEL, _of_model(seen)),
+        (BATCH, _of_batch(seen)),
+        (seen.exchange_share, _of_ranks(seen) if seen.facts.ddp else iter(())),
+    ]
+    parts.sort(key=itemgetter(0), reverse=True)
+    chosen = []
     for number, arguments in enumerate(vary, 1):
         label = " ".join(arguments)
         chosen.append(Setting(f"vary_{number}", label, "step", arguments=tuple(arguments)))
-    return chosen
+    every = (one for _, part in parts for one in part)
+    return chosen + [one for one in every if is_named(one.name, only or DEFAULT)]
 
 
 def is_named(name: str, only: Sequence[str]) -> bool:
@@ -182,6 +196,13 @@ def host_allocator() -> dict[str, str]:
 
 def _of_model(seen: Seen) -> Iterator[Setting]:
     yield _setting(
+        "compile_all",
+        "torch.compile of the model",
+        "step",
+        "the script compiles already" if seen.facts.compiled else "",
+        told={"compile": True},
+    )
+    yield _setting(
         "cudnn_search",
         "cudnn.benchmark",
         "step",
@@ -197,50 +218,28 @@ def _of_model(seen: Seen) -> Iterator[Setting]:
         "" if seen.facts.convolutions else NO_CONVOLUTION,
         told={"channels_last": True},
     )
-    yield _setting(
-        "compile_all",
-        "torch.compile of the model",
-        "step",
-        "the script compiles already" if seen.facts.compiled else "",
-        told={"compile": True},
-    )
 
 
 def _of_ranks(seen: Seen) -> Iterator[Setting]:
     """Options of the wrapper, which are set where it is made."""
     ddp = seen.facts.ddp
     assert ddp is not None, "others are not asked for"
-    few = f"all gradients, {ddp.gradients_mb:.3g} MB, fit in one bucket"
-    on, bucket = "the script asks for it", f"bucket_cap_mb {ddp.bucket_cap_mb:g} -> {BUCKET_MB}"
-    full = "buckets are as large already" if ddp.bucket_cap_mb >= BUCKET_MB else ""
-    fits = few if ddp.gradients_mb <= ddp.bucket_cap_mb else ""
-    unused = "" if ddp.find_unused_parameters else "it does not look for unused weights"
-    given: tuple[tuple[str, str, Keeps, str, dict[str, Any]], ...] = (
-        (f"bucket_{BUCKET_MB}", bucket, "step", full or fits, {"bucket_cap_mb": BUCKET_MB}),
-        (
-            "bucket_view",
-            "gradient_as_bucket_view",
-            "bits",
-            on if ddp.gradient_as_bucket_view else "",
-            {"gradient_as_bucket_view": True},
-        ),
-        (
-            "static_graph",
-            "static_graph",
-            "bits",
-            on if ddp.static_graph else "",
-            {"static_graph": True},
-        ),
-        (
-            "find_unused",
-            "no find_unused_parameters",
-            "bits",
-            unused,
-            {"find_unused_parameters": False},
-        ),
+    yield _setting(
+        f"bucket_{BUCKET_MB}",
+        f"bucket_cap_mb {ddp.bucket_cap_mb:g} -> {BUCKET_MB}",
+        "step",
+        "buckets are as large already" if ddp.bucket_cap_mb >= BUCKET_MB else "",
+        f"all gradients, {ddp.gradients_mb:.3g} MB, fit in one bucket"
+        if ddp.gradients_mb <= ddp.bucket_cap_mb
+        else "",
+        told={"ddp": {"bucket_cap_mb": BUCKET_MB}},
     )
-    for name, label, keeps, why_not, options in given:
-        yield _setting(name, label, keeps, why_not, told={"ddp": options})
+    for name, option in (("bucket_view", "gradient_as_bucket_view"), ("static_graph",) * 2):
+        on = "the script asks for it" if getattr(ddp, option) else ""
+        yield _setting(name, option, "bits", on, told={"ddp": {option: True}})
+    unused = "" if ddp.find_unused_parameters else "it does not look for unused weights"
+    told = {"ddp": {"find_unused_parameters": False}}
+    yield _setting("find_unused", "no find_unused_parameters", "bits", unused, told=told)
     yield _setting(
         "bf16_gradients",
         "gradients exchanged in BF16",

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gpulift.advise import ranked
@@ -36,10 +38,8 @@ ONE_HOST = "ranks are followed on one alone: start the command with --nnodes 1"
 LAST_BYTES = 16384  # of an output, in which its last line is looked for
 LAST_LETTERS = 300
 COUNTED = ("AssertionError", "IndexError", "KeyError", "StopIteration", "ValueError")
-NO_TORCH = (
-    "no Python that reads PYTHONPATH imported torch and took a step of an optimizer, so that"
-    " nothing could be measured"
-)
+NO_TORCH = "no Python that reads PYTHONPATH imported torch, so that nothing could be measured"
+NO_STEP = "no optimizer of torch.optim took a step, by which steps are known"
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Ran:
 def require_open(command: Command) -> None:
     """Raises GpuliftError for a command into which the probe cannot get."""
     ranks = command.environment.get("WORLD_SIZE") or "1"
-    if not ranks.isdecimal():
-        raise GpuliftError(f"WORLD_SIZE={ranks} is no number")
+    if not ranks.isdecimal() or int(ranks) == 0:
+        raise GpuliftError(f"WORLD_SIZE={ranks} is no number of ranks: unset it")
     if int(ranks) > 1:
         raise GpuliftError(f"WORLD_SIZE={ranks}: {AHEAD}")
     if SEVERAL_HOSTS.search(" ".join(command.arguments)):
@@ -131,24 +131,26 @@ def run(
     turn: int,
     plan: Mapping[str, Any],
     on_phase: Callable[[str], None],
-    on_end: Callable[[Process], None] = lambda _: None,
+    on: Mapping[str, Callable[[Process], None]] = MappingProxyType({}),
 ) -> Ran:
     """Starts the command with the setting and follows it to its end, which is that of all that it
-    started. `on_end` gets what was said with the last message, as the command may go on.
+    started. What was said until then goes to `on["block"]` behind each block of windows, and to
+    `on["end"]` with the last message, as the command may go on.
 
     Raises GpuliftError where it cannot be started, and of ranks that cannot be followed."""
     with temporary_folder() as folder, Signals() as signals, ExitStack() as opened:
         said, outputs = folder / "said.jsonl", (folder / "stdout", folder / "stderr")
 
-        def all_said() -> None:
+        def tell(listener: Callable[[Process], None]) -> None:
             try:
-                on_end(ranked.read_ranks(setting.name, turn, said))
+                listener(ranked.read_ranks(setting.name, turn, said))
             except (GpuliftError, OSError) as error:  # for which no training is stopped
                 say(f"warning: {error}")
 
         began_s = time.monotonic()
         process = _started(command, setting, plan, said, signals, opened, outputs)
-        hearing = Hearing(said, on_phase, all_said)
+        listeners = {kind: partial(tell, listener) for kind, listener in on.items()}
+        hearing = Hearing(said, on_phase, listeners)
         shown = [Tail(file) for file in outputs] if command.verbose else []
         silence_s, goes_on = command.silence_s, command.passes
         following = Following(process, signals, hearing, silence_s, goes_on, shown)
@@ -214,6 +216,8 @@ def _with_end(ran: Ran, why: str, last_words: str) -> Process:
         return process
     if ran.interrupted:
         return replace(process, failed=tuple(one for one in process.failed if one.arm))
+    if why and process.hello is None:
+        why += f", and {NO_STEP}"
     return replace(process, failed=(Failed(why=why or _ended(ran, last_words)), *process.failed))
 
 
@@ -224,7 +228,7 @@ def _ended(ran: Ran, last_words: str) -> str:
         how = f"signal {-code}" if code < 0 else f"code {code}"
         return f"it ended with {how}{said}"
     if ran.process.hello is None:
-        return NO_TORCH
+        return NO_STEP if ran.phase else NO_TORCH
     return ran.why or "it ended ahead of its last message"
 
 

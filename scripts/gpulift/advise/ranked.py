@@ -22,7 +22,7 @@ from gpulift.advise.evidence import (
     Window,
     read_process,
 )
-from gpulift.advise.launches import over_launches, replayed_s
+from gpulift.advise.launches import live_s, over_launches, replayed_s
 
 LITTLE = 0.02  # of a step: ranks that differ by less are alike
 EXCHANGE = "exchange"  # the arm in which each rank takes steps by itself
@@ -49,9 +49,12 @@ def _is_rank(file: Path) -> bool:
 def merged(ranks: Sequence[Process]) -> Process:
     """A step takes what it takes the slowest rank; what one rank could not do, none could."""
     first = ranks[0]
+    lines = [one.facts.host for one in ranks if one.facts]
+    most = {line: max(one.get(line, 0.0) for one in lines) for host in lines for line in host}
     ended = all(one.ended for one in ranks)
     return replace(
         first,
+        facts=changed(first.facts, host=most) if first.facts else None,
         live=tuple(map(_slowest_live, zip(*(one.live for one in ranks), strict=False))),
         windows=tuple(map(_slowest, zip(*(one.windows for one in ranks), strict=False))),
         checks={
@@ -62,7 +65,7 @@ def merged(ranks: Sequence[Process]) -> Process:
         memory=_memory([one.memory for one in ranks if one.memory]),
         failed=tuple(failed for one in ranks for failed in one.failed),
         ended=first.ended if ended else None,
-        ranks=tuple(Rank(replayed_s(one, EXCHANGE), _wait_share(one)) for one in ranks),
+        ranks=tuple(Rank(replayed_s(one, EXCHANGE), one.wait_s) for one in ranks),
     )
 
 
@@ -95,56 +98,40 @@ def _memory(every: Sequence[Memory]) -> Memory | None:
     return Memory(device_bytes=most, host_bytes=sum(one.host_bytes for one in every))
 
 
-def _wait_share(process: Process) -> float | None:
-    waits_s = [wait_s for span in process.live for wait_s in span.waits_s]
-    return sum(waits_s) / sum(process.steps_s) if waits_s else None
+def slow_ranks(replays: Sequence[Process]) -> Iterator[Row]:
+    """The rank that takes longest by itself in every launch, and the one whose input does, with
+    what a step takes less if it were as fast as the next."""
+    alone = [(alone_s(one), replayed_s(one, BASELINE)) for one in replays]
+    label, why = "rank {}, which is slow,", "by itself it takes {} a step"
+    yield from _behind("slow_rank", label, why, alone)
+    waits = [([rank.wait_s for rank in one.ranks], live_s(one)) for one in replays]
+    yield from _behind("slow_input", "input of rank {}", "a step waits {} for it", waits)
 
 
-def slow_rank(replays: Sequence[Process]) -> Iterator[Row]:
-    """The rank that takes longest by itself in every launch, and what a step takes less if it were
-    as fast as the next."""
-    known = [(one, alone) for one in replays if len(alone := alone_s(one)) > 1]
-    slow = {max(range(len(alone)), key=alone.__getitem__) for _, alone in known}
-    logs = [log for one, alone in known if (log := _log_without(one, alone)) is not None]
-    gain = over_launches(logs)
+def _behind(
+    name: str, label: str, why: str, found: Sequence[tuple[Sequence[float], float | None]]
+) -> Iterator[Row]:
+    """Of each launch, seconds of every rank and of a step."""
+    known = [(own, step_s) for own, step_s in found if step_s is not None and len(own) > 1]
+    slow = {max(range(len(own)), key=own.__getitem__) for own, _ in known}
+    last = [sorted(own)[-2:] for own, _ in known]
+    pairs = zip(last, known, strict=True)
+    over = [(most_s - next_s) / step_s for (next_s, most_s), (_, step_s) in pairs]
+    gain = over_launches([-math.log(max(1 - share, LITTLE)) for share in over])
     if gain is None or gain.low is None or len(slow) > 1:  # some rank is the last of one launch
         return
     if gain.low <= 1 or gain.value < 1 + LITTLE:
         return
-    (rank,) = slow
-    own = [sorted(alone)[-2:] for _, alone in known]
-    next_s, slowest_s = (1e3 * fmean(side) for side in zip(*own, strict=True))
-    why = f"by itself it takes {slowest_s:.3g} ms a step, the next {next_s:.3g} ms"
-    label = f"rank {rank}, which is slow, as fast as the next"
-    yield Row("slow_rank", label, UPPER_BOUND, Span.of(gain), why=why)
+    next_ms, most_ms = (f"{1e3 * fmean(side):.3g} ms" for side in zip(*last, strict=True))
+    label = f"{label.format(*slow)} as fast as the next"
+    why = f"{why.format(most_ms)}, the next {next_ms}"
+    yield Row(name, label, UPPER_BOUND, Span.of(gain), why=why)
 
 
 def alone_s(process: Process) -> list[float]:
     """Seconds that each rank takes for a step by itself; empty where one is not known."""
     own = [rank.alone_s for rank in process.ranks]
     return [one for one in own if one is not None] if None not in own else []
-
-
-def _log_without(process: Process, alone: Sequence[float]) -> float | None:
-    step_s, (next_s, slowest_s) = replayed_s(process, BASELINE), sorted(alone)[-2:]
-    if step_s is None:
-        return None
-    return -math.log(max(1 - (slowest_s - next_s) / step_s, LITTLE))
-
-
-def notes(replays: Sequence[Process]) -> Iterator[str]:
-    """What a slow rank takes by itself, and the one that waits longest for its input."""
-    yield from (f"{row.label}: {row.why}" for row in slow_rank(replays))
-    shares = [[rank.wait_share or 0.0 for rank in one.ranks] for one in replays if one.ranks]
-    if not shares:
-        return
-    means = [fmean(rank) for rank in zip(*shares, strict=False)]
-    if len(means) > 1 and (most := max(means)) > min(means) + LITTLE:
-        least = 100 * min(means)
-        yield (
-            f"rank {means.index(most)} waits longest for its input: {100 * most:.0f} % of a step,"
-            f" the least {least:.0f} %"
-        )
 
 
 def died(error_output: str) -> str:

@@ -86,4 +86,5 @@ def without_number(name: str) -> str:
 
 def _parted(name: str) -> tuple[str, str]:
     beginning, _, number = name.rpartition("_")
-    return (beginning, number) if beginning in NUMBERED else (name, "")
+    numbered = beginning in NUMBERED and number.isdecimal()
+    return (beginning, number) if numbered else (name, "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, log
 from typing import Any, Literal, TypeAlias
 
-from gpulift.advise import launches, plan, process
+from gpulift.advise import launches, noise, plan, process
 from gpulift.advise.advice import Advice, winners
 from gpulift.advise.evidence import Failed, Process
 from gpulift.advise.judge import ALL, advise
@@ -17,6 +17,7 @@ from gpulift.advise.settings import AS_IT_IS, Setting, merged
 from gpulift.ground import text
 from gpulift.ground.entry import say
 from gpulift.ground.errors import FAILED, INCONCLUSIVE, GpuliftError
+from gpulift.ground.estimate import Estimate
 
 FIRST_ROUNDS, LEAST_GAIN = 2, 1.01
 LAUNCHES, MOST_LAUNCHES = 4, 50
@@ -112,6 +113,7 @@ class _Rounds:
         self._begun, self._expected = 0, ""
         self._turn_s = 0.0  # what a process without windows takes
         self._chosen = False  # settings
+        self._known: dict[str, str] = {}  # of rows that were told, the gain
         self.measured = Measured(cached=asked.mode != "live")
 
     def _launches(self, phase: str, takes_s: float = 0.0) -> Iterator[int]:
@@ -141,13 +143,20 @@ class _Rounds:
             settings.append(one)
         self.measured.settings = settings
 
-    def _tell_rows(self) -> None:
-        """What is known by now, as the rest takes minutes."""
-        rows = self.measured.advice().rows
-        known = [f"{row.label} {row.gain.mid:.2f}×" for row in rows if row.gain]
-        if known:
-            count = text.counted(len(self.measured.replays), "process", "processes")
-            say(f"so far, by {count}: {', '.join(known)}")
+    def _tell_rows(self, *under_way: Process) -> None:
+        """What is new, as the rest takes minutes: gains alone, for verdicts are of all launches.
+        What a process under way shows is told where there was nothing."""
+        advice = replace(self.measured, replays=[*self.measured.replays, *under_way]).advice()
+        if not self._known:
+            for line in advice.pace:
+                say(line)
+        rows = [*advice.rows, *([advice.together] if advice.together else [])]
+        gains = {row.label: _shown(row.gain.estimate) for row in rows if row.gain}
+        known = self._known
+        kept = known if under_way else [one for one in gains if known.get(one) == gains[one]]
+        if new := {label: gain for label, gain in gains.items() if label not in kept}:
+            known.update(new)
+            say(f"so far, process {self._begun}: {', '.join(map(' '.join, new.items()))}")
 
     def replays(self) -> None:
         """A process for each launch, and one more for each arm in which one died, and for a script
@@ -220,7 +229,8 @@ class _Rounds:
                 on_end(self.measured)
 
         told = self._told("live")
-        ran = process.run(self._asked.command, AS_IT_IS, 0, told, self._progress.phase, told_all)
+        on = {"end": told_all}
+        ran = process.run(self._asked.command, AS_IT_IS, 0, told, self._progress.phase, on)
         self.measured.replays = [ran.process]
         self.measured.code = ran.code or 0
         if ran.interrupted:
@@ -237,6 +247,7 @@ class _Rounds:
                 rounded = setting is AS_IT_IS and self._round == ROUNDED
                 told = self._told("turn") | ({"rounded": True} if rounded else {})
                 self._take(setting, self._round, told, kept)
+                self._tell_rows()
         self._round += 1
 
     def _spares(self, setting: Setting, earlier: Process) -> bool:
@@ -249,7 +260,8 @@ class _Rounds:
     ) -> Ran:
         self._begun += 1
         self._progress.begin(f"process {self._begun}{self._expected}: {setting.label}")
-        ran = process.run(self._asked.command, setting, turn, told, self._progress.phase)
+        on = {"block": self._tell_rows}
+        ran = process.run(self._asked.command, setting, turn, told, self._progress.phase, on)
         self.measured.seconds += ran.seconds
         if not ran.interrupted or ran.process.steps_s:
             kept.append(ran.process)
@@ -291,12 +303,19 @@ class _Rounds:
             )
 
 
+def _shown(gain: Estimate) -> str:
+    """With its interval, where that tells anything."""
+    tells = gain.half_width is not None and gain.half_width <= noise.WIDE
+    return text.interval(gain, "×") if tells else text.ratio(gain.value)
+
+
 def _require_measured(ran: Ran) -> None:
     """Raises GpuliftError where the process came to no result."""
     if ran.process.ended is None:
-        too_short = ran.code == 0 and ran.process.hello is not None
+        trained = ran.code == 0 and bool(ran.phase or ran.process.hello)
+        too_short = trained and ran.process.hello is not None
         hint = f"; {LONGER}" if too_short else f"; {AGAIN}" if ran.process.facts else ""
-        raise GpuliftError(f"the command: {ran.why}{hint}", INCONCLUSIVE if too_short else FAILED)
+        raise GpuliftError(f"the command: {ran.why}{hint}", INCONCLUSIVE if trained else FAILED)
     if ran.why or ran.process.facts is None:
         why = ran.why or "its steps showed nothing to go by"
         raise GpuliftError(f"the command: {why}", INCONCLUSIVE)

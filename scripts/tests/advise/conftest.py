@@ -37,8 +37,9 @@ def old_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """That of spans, which stands still until a test moves `now_s`."""
+    """That of spans and windows, which stands still until a test moves `now_s`."""
     made = SimpleNamespace(now_s=0.0)
     made.perf_counter = made.monotonic = lambda: made.now_s
-    monkeypatch.setattr("gpulift_probe.span.time", made)
+    for name in ("span", "windows"):
+        monkeypatch.setattr(f"gpulift_probe.{name}.time", made)
     return made

@@ -82,6 +82,7 @@ def test_a_script_that_fails_by_itself(here: Path, capsys: SHOWN) -> None:
     ("way", "code", "said"),
     [
         ("no torch", FAILED, "no Python that reads PYTHONPATH imported torch"),
+        ("no step", INCONCLUSIVE, "no optimizer of torch.optim took a step"),
         ("too short", INCONCLUSIVE, "the script ended by itself after 3 steps"),
         ("never flat", INCONCLUSIVE, "steps never took as long as those before"),
         ("several hosts", USAGE, "the command: several hosts"),

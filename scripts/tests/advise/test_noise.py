@@ -125,7 +125,7 @@ def test_processes_until_time_is_over(
     assert (started.modes.count("replay"), started.modes.count("turn")) == (replays, turns)
     assert found.seconds <= max(within_s, 2 * 23.0)
     err = capsys.readouterr().err
-    assert "so far, by 1 process: input: an infinitely fast loader" in err
+    assert "so far, process 1: input: an infinitely fast loader" in err
     assert "fused 1.25×" in err
     left_out = [one.name for one in found.settings if one.why_not == rounds.NO_TIME]
     assert left_out == (["workers_8"] if within_s == 100.0 else [])

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpulift.advise import plan
-from gpulift.advise.evidence import Facts, Loader, Process
+from gpulift.advise.evidence import Ddp, Facts, Loader, Process
 from gpulift.advise.plan import Seen, require_known, settings
 from gpulift.advise.settings import Setting
 from gpulift.ground.errors import GpuliftError
@@ -86,9 +86,9 @@ def test_a_script_without_a_loader() -> None:
     seen = replace(SEEN, facts=Facts(anchor="optimizer"), input_share=None)
     whys = {one.name: one.why_not for one in settings(seen, (), ())}
     away = "no DataLoader in the training loop"
-    assert [name for name, why in whys.items() if why == away] == [
+    assert {name for name, why in whys.items() if why == away} == {
         *("workers_4", "prefetch_4", "pinned", "malloc", "batch_2x")
-    ]
+    }
     assert whys["expandable_segments"] == whys["compile_all"] == ""
 
 
@@ -140,19 +140,39 @@ def test_batches() -> None:
 
 
 def test_what_is_appended_to_the_command() -> None:
-    *_, first, second = settings(SEEN, (), (("--bf16",), ("--lr", "3")))
+    first, second, *_ = settings(SEEN, (), (("--bf16",), ("--lr", "3")))
     assert (first.name, first.label, first.arguments) == ("vary_1", "--bf16", ("--bf16",))
     assert (second.name, second.label, second.arguments) == ("vary_2", "--lr 3", ("--lr", "3"))
 
 
 def test_only_some() -> None:
     chosen = settings(SEEN, ("workers", "batch_2x", "fused"), (("--bf16",),))
-    assert [one.name for one in chosen] == ["workers_8", "batch_2x", "vary_1"]
+    assert [one.name for one in chosen] == ["vary_1", "workers_8", "batch_2x"]
     require_known(["workers", "workers_8", "batch_2x", "fused", "threads"])
     with pytest.raises(GpuliftError, match=r"--only fuse: .*near: fused"):
         require_known(["fuse"])
     with pytest.raises(GpuliftError, match="expandable_segments"):
         require_known(["0"])
+
+
+@pytest.mark.parametrize(
+    ("input_share", "exchange_share", "names"),
+    [
+        (0.3, 0.2, ["workers", "prefetch", "bucket", "compile", "batch", "malloc"]),
+        (0.03, 0.04, ["compile", "batch", "bucket", "workers", "prefetch", "malloc"]),
+        (None, 0.5, ["bucket", "compile"]),
+    ],
+)
+def test_what_may_bring_most_comes_first(
+    input_share: float | None, exchange_share: float, names: list[str]
+) -> None:
+    facts = msgspec.structs.replace(
+        FACTS, ddp=Ddp(25, 400), loader=FACTS.loader if input_share else None
+    )
+    seen = Seen(facts, 16, True, input_share, {}, exchange_share)
+    only = ("malloc", "workers", "prefetch", "compile_all", "batch_2x", "bucket")
+    tried = [one.name for one in settings(seen, only, ()) if not one.why_not]
+    assert [name.partition("_")[0] for name in tried] == names
 
 
 WAITING = replay({}, wait_share=0.25)
@@ -170,6 +190,9 @@ def test_what_of_a_step_is_input(process: Process, share: float | None) -> None:
     seen = Seen.of(process, {})
     assert seen.input_share == (None if share is None else pytest.approx(share, abs=1e-2))
     assert (seen.cores, seen.on_gpu) == (16, True)
+    assert seen.exchange_share == 0
+    alone = Seen.of(replay({"exchange": 1.25}), {})
+    assert alone.exchange_share == pytest.approx(0.2)
 
 
 def test_waits_tell_where_nothing_is_replayed() -> None:

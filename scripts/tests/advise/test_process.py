@@ -137,6 +137,8 @@ def test_a_step_as_it_is_is_no_culprit() -> None:
 def test_a_process_that_hangs(tmp_path: Path) -> None:
     told = ran(command("hangs in tf32", str(tmp_path), silence_s=1.0))
     assert (told.culprit, told.code, told.why) == ("tf32", None, "it said nothing for 1 s")
+    ahead = ran(command("hangs ahead", silence_s=1.0))
+    assert ahead.why == f"it said nothing for 1 s, and {process.NO_STEP}"
     require_gone(started(tmp_path)["child"])
 
 
@@ -159,7 +161,7 @@ def test_an_interruption(tmp_path: Path) -> None:
 def test_a_training_that_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[Process] = []
     job = command("trains on", str(tmp_path), passes=True)
-    told = process.run(job, AS_IT_IS, 0, REPLAY, lambda _: None, heard.append)
+    told = process.run(job, AS_IT_IS, 0, REPLAY, lambda _: None, {"end": heard.append})
     assert capfd.readouterr().out == "trained\n"
     assert (told.code, told.why) == (4, "")
     assert [one.ended is not None for one in heard] == [True]
@@ -170,7 +172,8 @@ def test_a_training_goes_on_whatever_fails_here(capfd: pytest.CaptureFixture[str
     def fail(_: Process) -> None:
         raise GpuliftError("no space")
 
-    told = process.run(command("trains on", passes=True), AS_IT_IS, 0, REPLAY, lambda _: None, fail)
+    job, on = command("trains on", passes=True), {"end": fail}
+    told = process.run(job, AS_IT_IS, 0, REPLAY, lambda _: None, on)
     out, err = capfd.readouterr()
     assert (told.code, out, err) == (4, "trained\n", "gpulift: warning: no space\n")
 
@@ -222,5 +225,6 @@ def test_a_command_that_takes_it(arguments: tuple[str, ...]) -> None:
     require_open(Command(arguments, {"WORLD_SIZE": "1"}, LONG_S))
     with pytest.raises(GpuliftError, match=r"WORLD_SIZE=2: .* the launcher"):
         require_open(Command(arguments, {"WORLD_SIZE": "2"}, LONG_S))
-    with pytest.raises(GpuliftError, match="WORLD_SIZE=two is no number"):
-        require_open(Command(arguments, {"WORLD_SIZE": "two"}, LONG_S))
+    for given in ("two", "0", "-1", "1.0"):
+        with pytest.raises(GpuliftError, match=f"WORLD_SIZE={given} is no number of ranks"):
+            require_open(Command(arguments, {"WORLD_SIZE": given}, LONG_S))

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from gpulift_probe import ranks  # noqa: E402
 from torch import distributed  # noqa: E402
 
-from gpulift.advise import plan, process, ranked  # noqa: E402
+from gpulift.advise import launches, plan, process, ranked  # noqa: E402
 from gpulift.advise.evidence import Ddp, Live, Memory, Rank, Window  # noqa: E402
 from gpulift.advise.judge import advise  # noqa: E402
 from gpulift.advise.records import records_of  # noqa: E402
@@ -34,7 +34,7 @@ pytestmark = [
 BEGIN = """\
 import os, sys, time, torch
 from torch import distributed, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 rank = int(sys.argv[1])
 store = "file://" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "store")
@@ -42,7 +42,10 @@ distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=
 torch.manual_seed(rank)
 torch.set_num_threads(1)
 rows = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
-loader = DataLoader(rows, batch_size=8)
+def collated(items):
+    if rank: time.sleep(0.01)
+    return default_collate(items)
+loader = DataLoader(rows, batch_size=8, collate_fn=collated)
 model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
 """
 DDP = """
@@ -82,7 +85,8 @@ for epoch in range(99):
             optimizer.zero_grad()
             exchanges = type(exchanges)()
 """
-SLEPT_S = 0.02
+SLEPT_S = 0.02  # by rank 1 in a step, and as long in the input of its two batches
+SLOW = ["rank 1, which is slow,", "input of rank 1"]
 OF_THE_WRAPPER = ["bucket", "bucket_view", "static_graph", "find_unused", "bf16_gradients"]
 # Of torchrun: what a rank wrote, then its own lines.
 AHEAD = """Traceback (most recent call last):
@@ -143,6 +147,11 @@ def test_ranks_of_ddp_replay_at_once(tmp_path: Path) -> None:
     assert said.ranks[1].alone_s > SLEPT_S
     assert min(window.seconds / window.steps for window in said.windows) > SLEPT_S
     assert said.facts.ddp.bucket_cap_mb == 25
+    rows = {row.name: row for row in ranked.slow_ranks([said, said])}
+    assert [row.label.partition(" as")[0] for row in rows.values()] == SLOW
+    slow, fed = (1 - 1 / row.gain.mid for row in rows.values())
+    assert fed * launches.live_s(said) > SLEPT_S
+    assert slow * launches.replayed_s(said, "as it is") > SLEPT_S / 2
 
 
 def test_ranks_of_fsdp_replay_at_once(tmp_path: Path) -> None:
@@ -222,17 +231,18 @@ def test_a_step_is_that_of_the_slowest_rank() -> None:
     late = changed(second.windows[0], seconds=9.0, peak_bytes=7)
     second = replace(second, windows=(late, *second.windows[1:]), memory=Memory(3, 4))
     first = replace(first, windows=(changed(late, seconds=8.0, peak_bytes=9), *first.windows[1:]))
-    merged = ranked.merged([replace(first, memory=Memory(5, 6)), replace(second, ended=None)])
+    first = replace(first, memory=Memory(5, 6), facts=changed(made.FACTS, host={"a.py:1": 0.3}))
+    lines = changed(made.FACTS, host={"a.py:1": 0.2, "b.py:2": 0.4})
+    merged = ranked.merged([first, replace(second, ended=None, facts=lines)])
+    assert merged.facts == changed(made.FACTS, host={"a.py:1": 0.3, "b.py:2": 0.4})
     assert merged.windows[0] == Window(**{**made_of(late), "peak_bytes": 9})
     assert len(merged.windows) == len(first.windows)
     assert merged.live == second.live
     assert merged.memory == Memory(5, 10)
     assert merged.ended is None
-    assert [rank.wait_share for rank in merged.ranks] == pytest.approx([0.1, 0.3])
+    assert [rank.wait_s for rank in merged.ranks] == pytest.approx([0.01, 0.03])
     (record,) = records_of([merged], [], ["train"], "2026-11-29T00:00:00Z")
     assert record["case"]["ranks"] == 2
-    notes = list(ranked.notes([merged]))
-    assert notes[-1] == "rank 1 waits longest for its input: 30 % of a step, the least 10 %"
 
 
 def made_of(window: Window) -> dict[str, Any]:
@@ -241,7 +251,14 @@ def made_of(window: Window) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("launches", "named"),
+    ("name", "label"),
+    [
+        ("slow_rank", "rank 1, which is slow, as fast as the next: by itself it takes 9"),
+        ("slow_input", "input of rank 1 as fast as the next: a step waits 9"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("shares", "named"),
     [
         ([(0.5, 0.9), (0.5, 0.9)], True),
         ([(0.5, 0.9), (0.9, 0.5)], False),  # another rank each time
@@ -251,16 +268,24 @@ def made_of(window: Window) -> dict[str, Any]:
         ([], False),
     ],
 )
-def test_a_slow_rank_is_named(launches: list[tuple[float, float]], named: bool) -> None:
-    """Of a step of 0.1 s it takes that share by itself."""
-    replays = [ranked.merged([of_rank(alone, 0.0) for alone in shares]) for shares in launches]
-    rows = [row for row in advise(replays, [], [], []).rows if row.name == "slow_rank"]
-    assert bool(rows) is named
+def test_a_slow_rank_is_named(
+    shares: list[tuple[float, float]], named: bool, name: str, label: str
+) -> None:
+    """Of a step of 0.1 s it takes that share by itself, or its input."""
+    by_itself = name == "slow_rank"
+    replays = [
+        ranked.merged([of_rank(*((own, 0) if by_itself else (1, own / 10))) for own in launch])
+        for launch in shares
+    ]
+    advice = advise(replays, [], [], [])
+    rows = [row for row in advice.rows if row.name.startswith("slow_")]
+    assert [row.name for row in rows] == ([name] if named else [])
     if named:
         assert rows[0].gain is not None
         assert rows[0].gain.mid == pytest.approx(1 / (1 - 0.4), rel=1e-3)
-        assert rows[0].label == "rank 1, which is slow, as fast as the next"
-    assert not list(ranked.slow_rank([replace(one, ranks=(Rank(None, None),)) for one in replays]))
+        (note,) = (note for note in advice.notes if note.startswith(label))
+        assert ", the next 5" in note
+    assert not list(ranked.slow_ranks([replace(one, ranks=(Rank(None, 0.0),)) for one in replays]))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from tests.advise.made import FACTS
         ("channels_last", "x: model.to(memory_format=torch.channels_last), and inputs likewise"),
         ("vary_1", "x: append it to the command"),
         ("batch_2x", "x"),
+        ("bucket_100", "x: DistributedDataParallel(..., bucket_cap_mb=100)"),
+        ("bucket_view", "x: DistributedDataParallel(..., gradient_as_bucket_view=True)"),
     ],
 )
 def test_the_line_of_a_change(name: str, line: str) -> None:
@@ -33,3 +35,4 @@ def test_changes_that_exclude_one_another() -> None:
     assert kind("workers_4") == kind("workers_8")
     assert kind("attention_cudnn") == kind("attention_flash")
     assert kind("vary_1") != kind("vary_2")
+    assert kind("bucket_100") != kind("bucket_view")

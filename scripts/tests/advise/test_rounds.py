@@ -39,7 +39,7 @@ class Started:
         number: int,
         plan: Mapping[str, Any],
         on_phase: Callable[[str], None],
-        on_end: Callable[[Process], None] = lambda _: None,
+        on: Mapping[str, Callable[[Process], None]],
     ) -> Ran:
         self.settings.append(setting)
         self.turns.append(number)
@@ -54,8 +54,10 @@ class Started:
         answer = self.answers.get(len(self.settings))
         ran = Ran(said, 20.0, 0)
         ran = answer(len(self.settings), ran) if answer else ran
-        if ran.process.ended is not None:
-            on_end(ran.process)
+        if "block" in on:
+            on["block"](replace(ran.process, ended=None))
+        if "end" in on and ran.process.ended is not None:
+            on["end"](ran.process)
         return ran
 
     @property
@@ -126,6 +128,38 @@ def test_replays_come_first_and_then_rounds(
     assert "process 11 of about 12: num_workers 4 -> 8\n" in err
 
 
+def told_rows(err: str) -> list[str]:
+    lines = [line.removeprefix("gpulift: so far, process ") for line in err.splitlines()]
+    return [line for line in lines if line[0].isdecimal()]
+
+
+def test_rows_are_told_as_they_come(
+    start: Callable[..., Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = replay({"fused": 1.3, "tf32": 1.0}, wait_share=0.3)
+    start({"fused": 1.25}, at_2=lambda _, ran: replace(ran, process=changed))
+    measured("fused,tf32,workers")
+    told = told_rows(capsys.readouterr().err)
+    assert told[0].startswith("1: input: an infinitely fast loader 1.43×, fused 1.25×")
+    assert told[1].startswith("2: tf32 1.000×"), "a process under way: new rows alone"
+    assert told[2].startswith("2: input: an"), "one that is over: what has changed, too"
+    assert told[2].endswith("1.431× [1.422, 1.441], fused 1.27×"), "an interval where it tells"
+    assert "4: num_workers 4 -> 8 1.50×" in told, "one round"
+    assert not any("helps" in line or "undecided" in line for line in told)
+    assert len(told) == len(set(told)), "nothing twice"
+
+
+def test_a_step_that_the_host_paces_is_told_first(
+    start: Callable[..., Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    paced = replay({"fused": 1.25}, issued=0.97)
+    start({}, at_1=lambda _, ran: replace(ran, process=paced))
+    measured("fused")
+    err = capsys.readouterr().err
+    assert err.count("the host sets the pace") == 1
+    assert err.index("the host sets the pace") < err.index("so far")
+
+
 def test_all_is_tried_where_nothing_is_named(start: Callable[..., Started]) -> None:
     started = start()
     found = measured("", launches=1)
@@ -140,7 +174,7 @@ def test_a_setting_that_helped_in_no_round_is_not_gone_on_with(
 ) -> None:
     started = start()
     found = measured("workers", launches=4, vary=(("--fast",), ("--slow",)))
-    again = [BASELINE, WORKERS, "vary_1"]
+    again = [BASELINE, "vary_1", WORKERS]
     assert started.names[4 + 2 * 4 :][:6] == [*again, *reversed(again)]
     row = next(row for row in found.advice().rows if row.name == "vary_2")
     assert row.verdict in ("hurts", "undecided", "no change")
@@ -245,11 +279,11 @@ def test_a_step_as_it_is_that_fails_once_is_taken_again_in_the_next_round(
     assert "a process of the command failed: it ended with signal 9" in found.advice().notes
 
 
-def ended(code: int, **said: Any) -> Answer:
+def ended(code: int, phase: str = "", **said: Any) -> Answer:
     """It ended with that code; what it said is changed."""
 
     def answer(_: int, ran: Ran) -> Ran:
-        return replace(ran, code=code, process=replace(ran.process, **said))
+        return replace(ran, code=code, phase=phase, process=replace(ran.process, **said))
 
     return answer
 
@@ -263,6 +297,7 @@ GONE = {"ended": None, "facts": None, "failed": (Failed(why="the reason"),)}
         (ended(3, **GONE), "the reason", FAILED),
         (ended(0, **GONE), "the reason", INCONCLUSIVE),  # too few steps
         (ended(0, **GONE, hello=None), "the reason", FAILED),  # no torch
+        (ended(0, "waits", **GONE, hello=None), "the reason$", INCONCLUSIVE),  # no optimizer
         (ended(0, failed=(Failed(why="never flat"),)), "never flat", INCONCLUSIVE),
         (ended(0, facts=None), "its steps showed nothing to go by", INCONCLUSIVE),
     ],
@@ -283,10 +318,10 @@ def test_without_replays_the_first_round_goes_on_with_the_first_process(
 ) -> None:
     started = start()
     found = measured(mode="launch", vary=(("--bf16",),))
-    assert started.names[:6] == [BASELINE, WORKERS, "vary_1", "vary_1", WORKERS, BASELINE]
+    assert started.names[:6] == [BASELINE, "vary_1", WORKERS, WORKERS, "vary_1", BASELINE]
     assert started.turns[:6] == [0, 0, 0, 1, 1, 1]
     assert found.replays == []
-    assert started.settings[2].arguments == ("--bf16",)
+    assert started.settings[1].arguments == ("--bf16",)
     assert started.names[-1] == BASELINE
     assert started.settings[-2].name == TOGETHER
     assert started.settings[-2].arguments == ("--bf16",)

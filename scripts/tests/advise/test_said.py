@@ -43,6 +43,14 @@ def test_phases_are_few(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one["text"] for one in messages(file)] == ["a", "c"]
 
 
+def test_the_first_that_imports_torch_says_so(file: Path) -> None:
+    said.Said().imported()
+    (first,) = messages(file)
+    assert first["say"] == "phase"
+    said.Said().imported()
+    assert messages(file) == [first]
+
+
 def test_one_process_says_something(file: Path) -> None:
     assert [said.Said().owns() for _ in range(2)] == [True, False]
 

@@ -111,6 +111,17 @@ def test_slow_arms(clock: SimpleNamespace, times: float, multiple: int, count: i
     assert {one["steps"] for one in told if one["arm"] == "a"} == {count}
     plain = {one["steps"] for one in told if one["arm"] == "as it is"}
     assert plain == {5 if multiple == 1 else 4}
+    longer = Windowed(clock, windows_s=18.0)
+    told = longer.take([Arm("a", longer.log, times=times)])
+    assert {one["block"] for one in told if one["arm"] == "a"} == set(range(1 if times > 3 else 4))
+    assert {one["block"] for one in told} == set(range(4))
+    assert len(longer.told_messages.of("block")) == 4
+
+
+def test_windows_take_no_longer_than_they_may(clock: SimpleNamespace) -> None:
+    own = Windowed(clock, windows_s=9.6)
+    told = own.take([Arm("a", own.log, times=2.9)])
+    assert {one["block"] for one in told} == {0, 1, 2}, "of four by the step as it is"
 
 
 @pytest.mark.parametrize(

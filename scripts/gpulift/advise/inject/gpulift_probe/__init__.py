@@ -8,6 +8,7 @@ def start() -> None:
     from . import anchors, constructed, course, exchange, said
 
     plan, say = said.plan(), said.Said()
+    say.imported()
     constructed.change_loaders(plan)
     exchange.change_wrappers(plan)
     constructed.copy_unwaited(plan)

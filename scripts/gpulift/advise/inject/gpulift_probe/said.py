@@ -27,6 +27,11 @@ class Said:
         self._file = os.environ[FILE]
         self._phase_s = -PHASES_S
 
+    def imported(self) -> None:
+        """The first process that imports torch says so."""
+        if not os.path.exists(self._file):
+            self.phase("waits for the first step of an optimizer")
+
     def owns(self) -> bool:
         """Whether this process is the first of its rank that asks: only one may say something."""
         if rank := own_rank():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 
@@ -13,7 +14,7 @@ from .span import Course, Span
 
 BASELINE = "as it is"
 WINDOW_S = 0.5
-SLOW = 3  # times the step as it is: fewer steps of such an arm tell as much
+SLOW = 3  # times the step as it is: fewer steps of such an arm tell as much, in one block
 LEAST_BLOCKS, MOST_BLOCKS = 4, 24
 CLOSE = 0.003  # three standard errors of a gain: launches differ by more
 
@@ -54,7 +55,7 @@ class Windows(Span):
 
     def windows(self, arms: Sequence[Switch]) -> Course:
         """Blocks of all arms, and again the other way round, so that drift cancels: until blocks
-        agree, or time is over."""
+        agree, or time is over. What took far longer throughout a block is in no further one."""
         count = self._steps_per_window(self.step_s)
         as_it_is_s = self.step_s
         every: list[Switch | None] = [None, *arms]
@@ -62,8 +63,9 @@ class Windows(Span):
         blocks = round(float(self.plan["windows_s"]) / block_s)
         blocks = min(MOST_BLOCKS, max(1, blocks))  # one has each arm twice
         self._took: list[dict[str, list[float]]] = []  # steps of each arm in each block
+        until_s = time.monotonic() + float(self.plan["windows_s"])
         for block in range(blocks):
-            if self._agree():
+            if self._agree() or (block and self.ranks.first(time.monotonic() > until_s)):
                 break
             self._took.append({})
             turn = block % len(every)
@@ -76,11 +78,15 @@ class Windows(Span):
                 few = self._steps_per_window(self.step_s) if slow else count
                 yield from self._window(arm, block, place, few)
                 self.end(arm)
+            self.say("block")
+            took = self._took[-1]
+            most_s = SLOW * max(took[BASELINE])
+            every = [one for one in every if min(took[name_of(one)]) <= most_s]
 
     def _agree(self) -> bool:
         if len(self._took) < LEAST_BLOCKS:
             return False
-        for arm in self._took[0]:
+        for arm in self._took[-1]:
             logs = [math.log(fmean(took[arm]) / fmean(took[BASELINE])) for took in self._took]
             if 3 * stdev(logs) / math.sqrt(len(logs)) > CLOSE:
                 return False
