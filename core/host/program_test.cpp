@@ -29,6 +29,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
+using testing::UnorderedElementsAre;
 
 class Program : public testing_programs::ProgramTest {
  protected:
@@ -1356,6 +1357,25 @@ TEST_F(Duet, EachSideHasItsOwnInterpreter) {
   EXPECT_GT(ratio(), 2);
   const Json notes = records().at(0).at("notes");
   EXPECT_EQ(notes.at("base:python"), records().at(0).at("context").at("versions").at("python"));
+}
+
+TEST_F(Duet, WhatACompilerLeavesForLaterLaunchesIsOfOneSide) {
+  const auto log = folder_ / "log";
+  const auto python = [&](const std::string& side) {
+    const auto file = folder_ / (side + "-python");
+    std::ofstream(file) << "#!/bin/sh\ncd \"${GPULIFT_SCRATCH%/*}\" && ls | grep compiled >> " << log
+                        << "\ntouch compiled-" << side << "\nexec " << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file.string();
+  };
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
+                 "--benchmark_filter=script_starts/other", "--python", python("head"), "--base-python", python("base"),
+                 "--arm-time", "0.01", "--scratch", folder_.string()})
+                .exit_code,
+            0);
+  EXPECT_THAT(lines_of(testing_programs::content_of(log)), UnorderedElementsAre("compiled-base", "compiled-head"))
+      << "the second launch finds what its own side left in the first";
 }
 
 TEST_F(Duet, TheSideWhoseWorkerIsMadeFirstAlternates) {
