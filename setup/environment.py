@@ -198,11 +198,9 @@ def check_room(names: set[str]) -> None:
     """Say what will be installed and how large it is; refuse if it does not fit."""
     size = packages.size_of(names)
     wheelhouse = os.environ.get("GPULIFT_WHEELHOUSE")
-    packed = f"{packages.in_words(size.download)} {'packed' if wheelhouse else 'to download'}"
-    say(
-        f"installing {len(names)} Python packages from {wheelhouse or 'PyPI'} into {VENV}: "
-        f"{packed}, {packages.in_words(size.disk)} on disk"
-    )
+    packed = f"{size.told} {'packed' if wheelhouse else 'to download'}"
+    unpacked = f", {packages.in_words(size.disk)} on disk" if size.counted else ""
+    say(f"installing {len(names)} Python packages from {wheelhouse or 'PyPI'} into {VENV}: {packed}{unpacked}")
     if "cut-cross-entropy" in names:
         say("cut-cross-entropy of them is under terms of Apple's own, which grant no patent licence: see NOTICE")
     needs = {VENV: size.disk + size.download + packages.BUILD_BYTES}
@@ -391,10 +389,10 @@ def print_needs(state: Path) -> None:
         say("no Python package is missing here")
         return
     chosen = [f"{name}={shlex.quote(os.environ[name])} " for name in CHOICES if os.environ.get(name)]
-    size = packages.in_words(packages.size_of(lacking.names()).download)
+    size = packages.size_of(lacking.names())
     say(
-        f"set-up lacks Python packages here ({size}): call the line below in this checkout where there is a network, "
-        f"bring DIR here, and call {''.join(chosen)}GPULIFT_WHEELHOUSE=DIR ./gpulift setup"
+        f"set-up lacks Python packages here, {size.told}: call the line below in this checkout where there is a "
+        f"network, bring DIR here, and call {''.join(chosen)}GPULIFT_WHEELHOUSE=DIR ./gpulift setup"
     )
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     only = ",".join([*lacking.groups, *lacking.single])
@@ -432,7 +430,7 @@ def download(folder: Path, version: str, only: set[str]) -> None:
         raise SetupError(f"--python-version {version}: give one like 3.11, from 3.10 on")
     blocks = blocks_of([*own_groups(), "cuda"], only)
     size = packages.size_of({name for name, _ in blocks})
-    say(f"downloading packages for Python {version} on {os.uname().machine}: {packages.in_words(size.download)}")
+    say(f"downloading packages for Python {version} on {os.uname().machine}: {size.told}")
     folder.mkdir(parents=True, exist_ok=True)
     packages.check_disk({folder: 2 * size.download})  # pip copies what it has downloaded
     # Not in the folder, whose file system may have no links.

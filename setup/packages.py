@@ -85,18 +85,28 @@ def locked_names(groups: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes to download, and bytes on disk once unpacked."""
+    """Bytes to download, and bytes on disk once unpacked; not `counted`: those of another torch in place of its own."""
 
     download: int
     disk: int
+    counted: bool = True
+
+    @property
+    def told(self) -> str:
+        """What is downloaded, as people say it."""
+        return in_words(self.download) if self.counted else "gigabytes (nobody counted those of this torch)"
 
 
 def size_of(names: Iterable[str]) -> Size:
     """Size of these packages, from what setup/lock.py measured."""
-    rows = [line.split() for line in (SETUP / "sizes.txt").read_text().splitlines() if not line.startswith("#")]
+    wanted, lock = set(names), lock_file("torch")
+    own = lock.with_name(lock.name.replace("requirements-torch", "sizes"))
+    files = [file for file in (SETUP / "sizes.txt", own) if file.exists()]
+    rows = [line.split() for file in files for line in file.read_text().splitlines() if not line.startswith("#")]
     sizes = {name: (int(download), int(disk)) for name, download, disk in rows}
-    known = [sizes[name] for name in names if name in sizes]
-    return Size(sum(size[0] for size in known), sum(size[1] for size in known))
+    known = [sizes[name] for name in wanted if name in sizes]
+    counted = own in files or not wanted & locked_names(CHOSEN)
+    return Size(sum(size[0] for size in known), sum(size[1] for size in known), counted)
 
 
 def in_words(size: float) -> str:

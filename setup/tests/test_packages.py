@@ -13,7 +13,8 @@ import packages
 import releases
 
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
-OF_NEWEST = tuple(f"{group}-{'.'.join(map(str, releases.NEWEST_TRIED))}" for group in releases.GROUPS)
+NEWEST = ".".join(map(str, releases.NEWEST_TRIED))
+OF_NEWEST = tuple(f"{group}-{NEWEST}" for group in releases.GROUPS)
 
 
 @pytest.mark.parametrize("group", [*GROUPS, *OF_NEWEST])
@@ -50,12 +51,27 @@ def test_markers_are_judged_for_the_version_that_is_asked_for() -> None:
     assert packages.applicable(python, lock, "3.10")[0] == "a==1 \\\n    --hash=sha256:aa\n"
 
 
-def test_the_size_of_every_package_is_known() -> None:
-    known = {line.split()[0] for line in (SETUP / "sizes.txt").read_text().splitlines()}
-    version = (SETUP / "sizes.txt").read_text().split("CPython ")[1].split(")")[0]
-    locks = "".join(packages.lock_file(group).read_text() for group in GROUPS)
+@pytest.mark.parametrize(("groups", "of"), [(GROUPS, ""), (OF_NEWEST, f"-{NEWEST}")])
+def test_the_size_of_every_package_is_known(groups: tuple[str, ...], of: str) -> None:
+    sizes = (SETUP / f"sizes{of}.txt").read_text()
+    known = {line.split()[0] for line in sizes.splitlines()}
+    version = sizes.split("CPython ")[1].split(")")[0]
+    locks = "".join(packages.lock_file(group).read_text() for group in groups)
     for line in packages.applicable(Path(sys.executable), locks, version):
         assert packages.normalise(re.split(r"[=\[]", line)[0]) in known
+
+
+def test_a_size_is_that_of_the_torch_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usual = packages.size_of({"torch", "numpy"})
+    assert usual.told == packages.in_words(usual.download)
+    monkeypatch.setattr(packages, "CHOSEN", {"torch": packages.lock_file(f"torch-{NEWEST}")})
+    newest = packages.size_of({"torch", "numpy"})
+    assert newest.counted
+    assert newest.download != usual.download
+    (tmp_path / "requirements-torch.txt").write_text("torch==2.13.0\n")
+    monkeypatch.setattr(packages, "CHOSEN", {"torch": tmp_path / "requirements-torch.txt"})
+    assert packages.size_of({"torch", "numpy"}).told == "gigabytes (nobody counted those of this torch)"
+    assert packages.size_of({"numpy"}).counted, "which is the same with every torch"
 
 
 def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
