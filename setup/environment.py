@@ -43,6 +43,7 @@ REPLACED = ROOT / ".setup" / "venv.old"
 SCRATCH = ROOT / ".setup" / "tmp"
 KEPT = ROOT / ".setup" / "locks"  # of releases of torch that have none in setup
 CHOICES = ("GPULIFT_PYTHON", "PYTHONPATH", "GPULIFT_TORCH", "CUDACXX")  # of the user, which the needs depend on
+OF_VENV_BYTES = 40_000_000  # with pip, which is unpacked beside it
 START_LIMIT_S = 600  # of a Python on a slow disk that imports all or makes an environment
 INTERNAL_ERROR = 70
 # What the command line imports, and the oldest versions with which its tests pass.
@@ -213,12 +214,13 @@ def check_room(names: set[str]) -> None:
 def make_venv(folder: Path) -> None:
     """A new virtual environment, or none and the reason."""
     shutil.rmtree(folder, ignore_errors=True)
+    packages.check_disk({folder: OF_VENV_BYTES})  # it would not say so
     made = finished([interpreter(), "-I", "-m", "venv", "--prompt", VENV.name, str(folder)], START_LIMIT_S)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         said = made.stdout + made.stderr
         lines = said.strip().splitlines()
-        reason = "disk full" if "No space left" in said else lines[-1] if lines else "no reason given"
+        reason = lines[-1] if lines else "no reason given"
         if "ensurepip is not" in said or "No module named" in said:
             reason = "it lacks what that takes; install python3-venv, or name another Python in GPULIFT_PYTHON"
         raise SetupError(f"{interpreter()} cannot make a virtual environment: {reason}")
@@ -250,7 +252,10 @@ def begin_successor(own_python: bool, extends: bool) -> None:
     """A new environment, or one with all that is in the one that is there."""
     shutil.rmtree(SUCCESSOR, ignore_errors=True)
     if extends:
-        shutil.copytree(VENV, SUCCESSOR, symlinks=True, copy_function=clone)
+        try:
+            shutil.copytree(VENV, SUCCESSOR, symlinks=True, copy_function=clone)
+        except shutil.Error as error:  # with all that it could not copy
+            raise SetupError(f"{error.args[0][0][2]}; nothing that worked was changed") from None
     else:
         create_venv(SUCCESSOR, own_python)
 

@@ -85,19 +85,38 @@ def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> 
     ("errors", "said"),
     [
         ("OSError: [Errno 28] No space left on device", "disk full"),
-        ("NewConnectionError: Failed to establish a new connection", "GPULIFT_WHEELHOUSE"),
+        (
+            "NewConnectionError: Failed to establish",
+            "from here: no network? `./gpulift setup --needs`",
+        ),
+        ("ProxyError('Cannot connect to proxy.', NewConnectionError(", "from here: does your proxy answer? `./gpulift"),
+        (
+            "'OSError('Tunnel connection failed: 407 Proxy Authentication Required')'\nCould not find a version",
+            "from here: your proxy says 407 Proxy Authentication Required; `./gpulift",
+        ),
+        (
+            "error: incomplete-download\n\nhint: Use --resume-retries",
+            "a download broke off: call again",
+        ),
+        ("OSError: ('Connection broken: IncompleteRead(3 bytes read)'", "a download broke off: call again"),
+        ("Traceback\njson.decoder.JSONDecodeError: Expecting value: line 1", "a download broke off: call again"),
         ("ERROR: Could not find a version that satisfies torch", "setup --needs"),
         (
             "Could not find a version that satisfies the requirement a==9 (from versions: 1, 1.1, 2.0, 2.1.1)\nERROR",
             "there is no a==9 for this Python and system; the newest that there are: 1.1, 2.0, 2.1.1",
         ),
         ("Could not find a version that satisfies the requirement a (from versions: none)", "setup --needs"),
-        ("THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "does not match its locked hash"),
+        (
+            "THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE",
+            "broke off, or is not what its locked",
+        ),
         ("first\nERROR: something odd\n", "something odd; call again"),
         ("", "it gave no reason"),
     ],
 )
-def test_what_a_failed_pip_says(sandbox: Sandbox, errors: str, said: str) -> None:
+def test_what_a_failed_pip_says(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, errors: str, said: str) -> None:
+    monkeypatch.setattr(packages, "getproxies", dict)
+    monkeypatch.delenv("GPULIFT_TORCH", raising=False)
     requirements = sandbox.root / "requirements.txt"
     requirements.write_text("a==1 \\\n    --hash=sha256:aa\n")
     pip = sandbox.fake("python", f"cat >&2 <<'END'\n{errors}\nEND\nexit 1")
@@ -108,8 +127,17 @@ def test_what_a_failed_pip_says(sandbox: Sandbox, errors: str, said: str) -> Non
     assert not (sandbox.root / "scratch").exists()
 
 
+def test_who_has_a_proxy_is_asked_for_it_and_told_the_call_of_this_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://me:secret@127.0.0.1:9")
+    monkeypatch.setenv("GPULIFT_TORCH", "2.13")
+    assert packages.pip_failure("ERROR: Max retries exceeded").startswith(
+        "packages cannot be downloaded from here: does your proxy answer? `./gpulift setup --torch 2.13 --needs` "
+    )
+
+
 def test_a_wheel_that_a_wheelhouse_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULIFT_WHEELHOUSE", "/wheels")
+    monkeypatch.delenv("GPULIFT_TORCH", raising=False)
     said = packages.pip_failure("ERROR: Could not find a version that satisfies the requirement torch==2.11.0 (from ve")
     assert said.startswith("GPULIFT_WHEELHOUSE=/wheels has no wheel of torch==2.11.0 for this Python: ")
     assert "`./gpulift setup --needs` prints what to call" in said
