@@ -9,7 +9,6 @@ sizes-2.15.txt.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import packages
 import releases
 
 SETUP = Path(__file__).resolve().parent
@@ -73,11 +73,6 @@ def write_release(release: str) -> None:
             shutil.copy(folder / output, SETUP)
 
 
-def normalise(name: str) -> str:
-    """A distribution's name as package indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def write_sizes(groups: Sequence[str] = GROUPS, of: str = "") -> None:
     """Download every wheel of these lock files for the running Python and write its size, packed and unpacked."""
     lines = []
@@ -89,7 +84,7 @@ def write_sizes(groups: Sequence[str] = GROUPS, of: str = "") -> None:
         for wheel in sorted(Path(folder).glob("*.whl")):
             with zipfile.ZipFile(wheel) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
-            lines.append(f"{normalise(wheel.name.split('-')[0])} {wheel.stat().st_size} {unpacked}\n")
+            lines.append(f"{packages.normalise(wheel.name.split('-')[0])} {wheel.stat().st_size} {unpacked}\n")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     heading = f"# Written by setup/lock.py: package, bytes to download, bytes unpacked (x86_64, CPython {version})\n"
     (SETUP / f"sizes{of}.txt").write_text(heading + "".join(lines))
