@@ -43,6 +43,7 @@ REPLACED = ROOT / ".setup" / "venv.old"
 SCRATCH = ROOT / ".setup" / "tmp"
 KEPT = ROOT / ".setup" / "locks"  # of releases of torch that have none in setup
 CHOICES = ("GPULIFT_PYTHON", "PYTHONPATH", "GPULIFT_TORCH", "CUDACXX")  # of the user, which the needs depend on
+OF_VENV_BYTES = 40_000_000  # with pip, which is unpacked beside it
 START_LIMIT_S = 600  # of a Python on a slow disk that imports all or makes an environment
 INTERNAL_ERROR = 70
 # What the command line imports, and the oldest versions with which its tests pass.
@@ -198,11 +199,9 @@ def check_room(names: set[str]) -> None:
     """Say what will be installed and how large it is; refuse if it does not fit."""
     size = packages.size_of(names)
     wheelhouse = os.environ.get("GPULIFT_WHEELHOUSE")
-    packed = f"{packages.in_words(size.download)} {'packed' if wheelhouse else 'to download'}"
-    say(
-        f"installing {len(names)} Python packages from {wheelhouse or 'PyPI'} into {VENV}: "
-        f"{packed}, {packages.in_words(size.disk)} on disk"
-    )
+    packed = f"{size.told} {'packed' if wheelhouse else 'to download'}"
+    unpacked = f", {packages.in_words(size.disk)} on disk" if size.counted else ""
+    say(f"installing {len(names)} Python packages from {wheelhouse or 'PyPI'} into {VENV}: {packed}{unpacked}")
     if "cut-cross-entropy" in names:
         say("cut-cross-entropy of them is under terms of Apple's own, which grant no patent licence: see NOTICE")
     needs = {VENV: size.disk + size.download + packages.BUILD_BYTES}
@@ -215,12 +214,13 @@ def check_room(names: set[str]) -> None:
 def make_venv(folder: Path) -> None:
     """A new virtual environment, or none and the reason."""
     shutil.rmtree(folder, ignore_errors=True)
+    packages.check_disk({folder: OF_VENV_BYTES})  # it would not say so
     made = finished([interpreter(), "-I", "-m", "venv", "--prompt", VENV.name, str(folder)], START_LIMIT_S)
     if made.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         said = made.stdout + made.stderr
         lines = said.strip().splitlines()
-        reason = "disk full" if "No space left" in said else lines[-1] if lines else "no reason given"
+        reason = lines[-1] if lines else "no reason given"
         if "ensurepip is not" in said or "No module named" in said:
             reason = "it lacks what that takes; install python3-venv, or name another Python in GPULIFT_PYTHON"
         raise SetupError(f"{interpreter()} cannot make a virtual environment: {reason}")
@@ -252,7 +252,10 @@ def begin_successor(own_python: bool, extends: bool) -> None:
     """A new environment, or one with all that is in the one that is there."""
     shutil.rmtree(SUCCESSOR, ignore_errors=True)
     if extends:
-        shutil.copytree(VENV, SUCCESSOR, symlinks=True, copy_function=clone)
+        try:
+            shutil.copytree(VENV, SUCCESSOR, symlinks=True, copy_function=clone)
+        except shutil.Error as error:  # with all that it could not copy
+            raise SetupError(f"{error.args[0][0][2]}; nothing that worked was changed") from None
     else:
         create_venv(SUCCESSOR, own_python)
 
@@ -391,10 +394,10 @@ def print_needs(state: Path) -> None:
         say("no Python package is missing here")
         return
     chosen = [f"{name}={shlex.quote(os.environ[name])} " for name in CHOICES if os.environ.get(name)]
-    size = packages.in_words(packages.size_of(lacking.names()).download)
+    size = packages.size_of(lacking.names())
     say(
-        f"set-up lacks Python packages here ({size}): call the line below in this checkout where there is a network, "
-        f"bring DIR here, and call {''.join(chosen)}GPULIFT_WHEELHOUSE=DIR ./gpulift setup"
+        f"set-up lacks Python packages here, {size.told}: call the line below in this checkout where there is a "
+        f"network, bring DIR here, and call {''.join(chosen)}GPULIFT_WHEELHOUSE=DIR ./gpulift setup"
     )
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     only = ",".join([*lacking.groups, *lacking.single])
@@ -432,7 +435,7 @@ def download(folder: Path, version: str, only: set[str]) -> None:
         raise SetupError(f"--python-version {version}: give one like 3.11, from 3.10 on")
     blocks = blocks_of([*own_groups(), "cuda"], only)
     size = packages.size_of({name for name, _ in blocks})
-    say(f"downloading packages for Python {version} on {os.uname().machine}: {packages.in_words(size.download)}")
+    say(f"downloading packages for Python {version} on {os.uname().machine}: {size.told}")
     folder.mkdir(parents=True, exist_ok=True)
     packages.check_disk({folder: 2 * size.download})  # pip copies what it has downloaded
     # Not in the folder, whose file system may have no links.

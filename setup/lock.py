@@ -2,20 +2,22 @@
 """Write the lock files (requirements-*.txt, with hashes) and sizes.txt from the *.in files.
 
 For developers only: needs uv on PATH and downloads every wheel once (about 3 GB) to learn the sizes. With a release of
-torch, like 2.15, only the two lock files that are its own are written, which agree with the others as they are.
+torch, like 2.15, only the two lock files that are its own are written, which agree with the others as they are, and
+sizes-2.15.txt.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import packages
 import releases
 
 SETUP = Path(__file__).resolve().parent
@@ -71,45 +73,27 @@ def write_release(release: str) -> None:
             shutil.copy(folder / output, SETUP)
 
 
-def normalise(name: str) -> str:
-    """A distribution's name as package indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def write_sizes() -> None:
-    """Download every locked wheel for the running Python and write its size, packed and unpacked."""
+def write_sizes(groups: Sequence[str] = GROUPS, of: str = "") -> None:
+    """Download every wheel of these lock files for the running Python and write its size, packed and unpacked."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
-        for group in GROUPS:
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--require-hashes",
-            ]
-            command += [
-                "--only-binary",
-                ":all:",
-                "--dest",
-                folder,
-                "-r",
-                str(SETUP / f"requirements-{group}.txt"),
-            ]
+        for group in groups:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+            command += ["--only-binary", ":all:", "--dest", folder, "-r", str(SETUP / f"requirements-{group}{of}.txt")]
             subprocess.run(command, check=True)
         for wheel in sorted(Path(folder).glob("*.whl")):
             with zipfile.ZipFile(wheel) as archive:
                 unpacked = sum(entry.file_size for entry in archive.infolist())
-            lines.append(f"{normalise(wheel.name.split('-')[0])} {wheel.stat().st_size} {unpacked}\n")
-    heading = "# Written by setup/lock.py: package, bytes to download, bytes unpacked (x86_64, CPython 3.11)\n"
-    (SETUP / "sizes.txt").write_text(heading.replace("3.11", ".".join(map(str, sys.version_info[:2]))) + "".join(lines))
+            lines.append(f"{packages.normalise(wheel.name.split('-')[0])} {wheel.stat().st_size} {unpacked}\n")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    heading = f"# Written by setup/lock.py: package, bytes to download, bytes unpacked (x86_64, CPython {version})\n"
+    (SETUP / f"sizes{of}.txt").write_text(heading + "".join(lines))
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
         write_release(sys.argv[1])
+        write_sizes(releases.GROUPS, f"-{sys.argv[1]}")
     else:
         write_locks()
         write_sizes()

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import getproxies
 
 SETUP = Path(__file__).resolve().parent
 # Room for the build itself, beside what the package sizes say.
@@ -85,18 +86,28 @@ def locked_names(groups: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes to download, and bytes on disk once unpacked."""
+    """Bytes to download, and bytes on disk once unpacked; not `counted`: those of another torch in place of its own."""
 
     download: int
     disk: int
+    counted: bool = True
+
+    @property
+    def told(self) -> str:
+        """What is downloaded, as people say it."""
+        return in_words(self.download) if self.counted else "gigabytes (nobody counted those of this torch)"
 
 
 def size_of(names: Iterable[str]) -> Size:
     """Size of these packages, from what setup/lock.py measured."""
-    rows = [line.split() for line in (SETUP / "sizes.txt").read_text().splitlines() if not line.startswith("#")]
+    wanted, lock = set(names), lock_file("torch")
+    own = lock.with_name(lock.name.replace("requirements-torch", "sizes"))
+    files = [file for file in (SETUP / "sizes.txt", own) if file.exists()]
+    rows = [line.split() for file in files for line in file.read_text().splitlines() if not line.startswith("#")]
     sizes = {name: (int(download), int(disk)) for name, download, disk in rows}
-    known = [sizes[name] for name in names if name in sizes]
-    return Size(sum(size[0] for size in known), sum(size[1] for size in known))
+    known = [sizes[name] for name in wanted if name in sizes]
+    counted = own in files or not wanted & locked_names(CHOSEN)
+    return Size(sum(size[0] for size in known), sum(size[1] for size in known), counted)
 
 
 def in_words(size: float) -> str:
@@ -128,27 +139,42 @@ def check_disk(needs: Mapping[Path, int], usage: Callable[[Path], tuple[int, int
             )
 
 
+def what_to_call() -> str:
+    """How packages of the torch that is asked for come from another machine."""
+    release = os.environ.get("GPULIFT_TORCH")
+    call = f"./gpulift setup {f'--torch {release} ' if release else ''}--needs"
+    return f"`{call}` prints what to call on a machine with a network"
+
+
+def why_unreachable(errors: str) -> str:
+    """Why pip reached no package index: a proxy that refuses says it, one that is silent may be why."""
+    if refused := re.search(r"Tunnel connection failed: ([\w ]+)", errors):
+        return f"your proxy says {refused[1]};"
+    by_proxy = "ProxyError" in errors or not getproxies().keys().isdisjoint(("https", "all"))
+    return "does your proxy answer?" if by_proxy else "no network?"
+
+
 def pip_failure(errors: str) -> str:
     """What a failed pip run means, with the remedy."""
     if "No space left on device" in errors:
         return "disk full while installing: make room and call again"
+    if re.search(r"incomplete-download|IncompleteRead|JSONDecodeError", errors):
+        return "a download broke off: call again"
     if "DO NOT MATCH THE HASHES" in errors:
         return (
-            "a downloaded package does not match its locked hash: call again; if it stays so, do not trust the source"
+            "a download broke off, or is not what its locked hash says: call again; if it stays so, do not trust the "
+            "source"
         )
     lacking = re.search(r"Could not find a version that satisfies the requirement ([^\s;]+)", errors)
     if lacking and (others := re.search(r"\(from versions: (.*\d)\)", errors)):
         newest = ", ".join(others[1].split(", ")[-3:])
         return f"there is no {lacking[1]} for this Python and system; the newest that there are: {newest}"
     if lacking and (wheelhouse := os.environ.get("GPULIFT_WHEELHOUSE")):
-        return (
-            f"GPULIFT_WHEELHOUSE={wheelhouse} has no wheel of {lacking[1]} for this Python: "
-            "`./gpulift setup --needs` prints what to call on a machine with a network"
-        )
+        return f"GPULIFT_WHEELHOUSE={wheelhouse} has no wheel of {lacking[1]} for this Python: {what_to_call()}"
     if re.search(r"NewConnectionError|ConnectTimeout|Max retries|Could not find a version|ReadTimeout", errors):
         return (
-            "packages cannot be downloaded from here: no network? `./gpulift setup --needs` prints what to call on a "
-            "machine with one; bring DIR here and set GPULIFT_WHEELHOUSE=DIR"
+            f"packages cannot be downloaded from here: {why_unreachable(errors)} {what_to_call()}; bring DIR here "
+            "and set GPULIFT_WHEELHOUSE=DIR"
         )
     last = [line for line in errors.splitlines() if line.strip()][-1:]
     return f"pip failed: {last[0].strip() if last else 'it gave no reason'}; call again to resume"

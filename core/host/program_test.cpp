@@ -29,6 +29,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
+using testing::UnorderedElementsAre;
 
 class Program : public testing_programs::ProgramTest {
  protected:
@@ -1279,6 +1280,14 @@ class Duet : public Program {
     return run(arguments);
   }
 
+  /// An interpreter that runs lines of shell first.
+  std::string python_after(const std::string& name, const std::string& lines) {
+    const auto file = folder_ / (name + "-python");
+    std::ofstream(file) << "#!/bin/sh\n" << lines << "\nexec " << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file.string();
+  }
+
   /// Head over base by time, from the medians of both launches.
   double ratio() {
     double log_ratio = 0;
@@ -1344,13 +1353,11 @@ TEST_F(Duet, AWorkerIsSlowedDownToo) {
 }
 
 TEST_F(Duet, EachSideHasItsOwnInterpreter) {
-  const auto python = folder_ / "slower-python";
-  std::ofstream(python) << "#!/bin/sh\nGPULIFT_TESTING_ROUNDS=6000 exec " << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
-  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const std::string python = python_after("slower", "export GPULIFT_TESTING_ROUNDS=6000");
   const auto folder = (build() / "testing-modules").string();
   ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
-                 "--benchmark_filter=processes/python", "--python", python.string(), "--base-python",
-                 GPULIFT_PYTHON_EXECUTABLE, "--arm-time", "0.05"})
+                 "--benchmark_filter=processes/python", "--python", python, "--base-python", GPULIFT_PYTHON_EXECUTABLE,
+                 "--arm-time", "0.05"})
                 .exit_code,
             0);
   EXPECT_GT(ratio(), 2);
@@ -1358,14 +1365,43 @@ TEST_F(Duet, EachSideHasItsOwnInterpreter) {
   EXPECT_EQ(notes.at("base:python"), records().at(0).at("context").at("versions").at("python"));
 }
 
+TEST_F(Duet, WhatACompilerLeavesForLaterLaunchesIsOfOneSide) {
+  const auto log = folder_ / "log";
+  const auto python = [&](const std::string& side) {
+    return python_after(
+        side, "cd \"${GPULIFT_SCRATCH%/*}\" && ls | grep compiled >> " + log.string() + "\ntouch compiled-" + side);
+  };
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
+                 "--benchmark_filter=script_starts/other", "--python", python("head"), "--base-python", python("base"),
+                 "--arm-time", "0.01", "--scratch", folder_.string()})
+                .exit_code,
+            0);
+  EXPECT_THAT(lines_of(testing_programs::content_of(log)), UnorderedElementsAre("compiled-base", "compiled-head"))
+      << "the second launch finds what its own side left in the first";
+}
+
+TEST_F(Duet, TheHeadOfTwoInterpretersRepeatsWhatTheBaseFound) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no shared memory";
+  const auto folder = (build() / "testing-modules").string();
+  ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",
+                 "--benchmark_filter=script_launches/reads", "--python",
+                 python_after("head", "export GPULIFT_TESTING_SIDE=2"), "--base-python",
+                 python_after("base", "export GPULIFT_TESTING_SIDE=1"), "--arm-time", "0.01"})
+                .exit_code,
+            0);
+  ASSERT_EQ(records().size(), 2U);
+  for (const Json& record : records()) {
+    for (const Json& arm : record.at("arms")) {
+      EXPECT_EQ(arm.at("metrics").at("earlier_side"), record.at("launch") == 0 ? -1 : 1) << arm.at("name");
+    }
+  }
+}
+
 TEST_F(Duet, TheSideWhoseWorkerIsMadeFirstAlternates) {
   const auto log = folder_ / "log";
   const auto python = [&](const std::string& side) {
-    const auto file = folder_ / (side + "-python");
-    std::ofstream(file) << "#!/bin/sh\nGPULIFT_TESTING_LOG=" << log.string() << " GPULIFT_TESTING_SIDE=" << side
-                        << " exec " << GPULIFT_PYTHON_EXECUTABLE << " \"$@\"\n";
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-    return file.string();
+    return python_after(side, "export GPULIFT_TESTING_LOG=" + log.string() + " GPULIFT_TESTING_SIDE=" + side);
   };
   const auto folder = (build() / "testing-modules").string();
   ASSERT_EQ(run({"--head", folder, "--base", folder, "--records", records_folder().string(), "--launches", "2",

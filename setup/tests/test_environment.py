@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -107,6 +108,31 @@ def test_an_environment_works_until_its_successor_does(
     assert (venv / "bin" / "tool").stat().st_mode & 0o111
     assert (venv / "pyvenv.cfg").read_text() == f"command = python3 -m venv {venv}\n"
     assert list((place / ".setup").iterdir()) == []
+
+
+def test_a_disk_that_is_full_while_the_environment_is_copied_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "install", install_group)
+    environment.install_plan(PLAN, own_python=False)
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(environment, "clone", fill)
+    with pytest.raises(packages.SetupError, match=r"^\[Errno 28\] No space left on device; nothing that worked was"):
+        environment.install_plan(environment.Plan(("base", "torch")), own_python=False)
+    assert set(environment.read_stamp()) == {"python", "version", "base"}
+    assert list((place / ".setup").iterdir()) == []
+
+
+def test_a_virtual_environment_that_the_disk_has_no_room_for_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "OF_VENV_BYTES", 1 << 62)
+    with pytest.raises(packages.SetupError, match=r"^disk too full: set-up needs .* under "):
+        environment.make_venv(tmp_path / "venv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_environment_that_was_moved_aside_by_a_call_that_was_killed_comes_back(

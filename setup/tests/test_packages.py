@@ -13,7 +13,8 @@ import packages
 import releases
 
 GROUPS = ("base", "tools", "arms", "cuda", "nvml", "torch")
-OF_NEWEST = tuple(f"{group}-{'.'.join(map(str, releases.NEWEST_TRIED))}" for group in releases.GROUPS)
+NEWEST = ".".join(map(str, releases.NEWEST_TRIED))
+OF_NEWEST = tuple(f"{group}-{NEWEST}" for group in releases.GROUPS)
 
 
 @pytest.mark.parametrize("group", [*GROUPS, *OF_NEWEST])
@@ -50,12 +51,27 @@ def test_markers_are_judged_for_the_version_that_is_asked_for() -> None:
     assert packages.applicable(python, lock, "3.10")[0] == "a==1 \\\n    --hash=sha256:aa\n"
 
 
-def test_the_size_of_every_package_is_known() -> None:
-    known = {line.split()[0] for line in (SETUP / "sizes.txt").read_text().splitlines()}
-    version = (SETUP / "sizes.txt").read_text().split("CPython ")[1].split(")")[0]
-    locks = "".join(packages.lock_file(group).read_text() for group in GROUPS)
+@pytest.mark.parametrize(("groups", "of"), [(GROUPS, ""), (OF_NEWEST, f"-{NEWEST}")])
+def test_the_size_of_every_package_is_known(groups: tuple[str, ...], of: str) -> None:
+    sizes = (SETUP / f"sizes{of}.txt").read_text()
+    known = {line.split()[0] for line in sizes.splitlines()}
+    version = sizes.split("CPython ")[1].split(")")[0]
+    locks = "".join(packages.lock_file(group).read_text() for group in groups)
     for line in packages.applicable(Path(sys.executable), locks, version):
         assert packages.normalise(re.split(r"[=\[]", line)[0]) in known
+
+
+def test_a_size_is_that_of_the_torch_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usual = packages.size_of({"torch", "numpy"})
+    assert usual.told == packages.in_words(usual.download)
+    monkeypatch.setattr(packages, "CHOSEN", {"torch": packages.lock_file(f"torch-{NEWEST}")})
+    newest = packages.size_of({"torch", "numpy"})
+    assert newest.counted
+    assert newest.download != usual.download
+    (tmp_path / "requirements-torch.txt").write_text("torch==2.13.0\n")
+    monkeypatch.setattr(packages, "CHOSEN", {"torch": tmp_path / "requirements-torch.txt"})
+    assert packages.size_of({"torch", "numpy"}).told == "gigabytes (nobody counted those of this torch)"
+    assert packages.size_of({"numpy"}).counted, "which is the same with every torch"
 
 
 def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
@@ -69,19 +85,38 @@ def test_a_full_disk_is_refused_before_anything_is_installed(tmp_path: Path) -> 
     ("errors", "said"),
     [
         ("OSError: [Errno 28] No space left on device", "disk full"),
-        ("NewConnectionError: Failed to establish a new connection", "GPULIFT_WHEELHOUSE"),
+        (
+            "NewConnectionError: Failed to establish",
+            "from here: no network? `./gpulift setup --needs`",
+        ),
+        ("ProxyError('Cannot connect to proxy.', NewConnectionError(", "from here: does your proxy answer? `./gpulift"),
+        (
+            "'OSError('Tunnel connection failed: 407 Proxy Authentication Required')'\nCould not find a version",
+            "from here: your proxy says 407 Proxy Authentication Required; `./gpulift",
+        ),
+        (
+            "error: incomplete-download\n\nhint: Use --resume-retries",
+            "a download broke off: call again",
+        ),
+        ("OSError: ('Connection broken: IncompleteRead(3 bytes read)'", "a download broke off: call again"),
+        ("Traceback\njson.decoder.JSONDecodeError: Expecting value: line 1", "a download broke off: call again"),
         ("ERROR: Could not find a version that satisfies torch", "setup --needs"),
         (
             "Could not find a version that satisfies the requirement a==9 (from versions: 1, 1.1, 2.0, 2.1.1)\nERROR",
             "there is no a==9 for this Python and system; the newest that there are: 1.1, 2.0, 2.1.1",
         ),
         ("Could not find a version that satisfies the requirement a (from versions: none)", "setup --needs"),
-        ("THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "does not match its locked hash"),
+        (
+            "THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE",
+            "broke off, or is not what its locked",
+        ),
         ("first\nERROR: something odd\n", "something odd; call again"),
         ("", "it gave no reason"),
     ],
 )
-def test_what_a_failed_pip_says(sandbox: Sandbox, errors: str, said: str) -> None:
+def test_what_a_failed_pip_says(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, errors: str, said: str) -> None:
+    monkeypatch.setattr(packages, "getproxies", dict)
+    monkeypatch.delenv("GPULIFT_TORCH", raising=False)
     requirements = sandbox.root / "requirements.txt"
     requirements.write_text("a==1 \\\n    --hash=sha256:aa\n")
     pip = sandbox.fake("python", f"cat >&2 <<'END'\n{errors}\nEND\nexit 1")
@@ -92,8 +127,17 @@ def test_what_a_failed_pip_says(sandbox: Sandbox, errors: str, said: str) -> Non
     assert not (sandbox.root / "scratch").exists()
 
 
+def test_who_has_a_proxy_is_asked_for_it_and_told_the_call_of_this_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://me:secret@127.0.0.1:9")
+    monkeypatch.setenv("GPULIFT_TORCH", "2.13")
+    assert packages.pip_failure("ERROR: Max retries exceeded").startswith(
+        "packages cannot be downloaded from here: does your proxy answer? `./gpulift setup --torch 2.13 --needs` "
+    )
+
+
 def test_a_wheel_that_a_wheelhouse_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULIFT_WHEELHOUSE", "/wheels")
+    monkeypatch.delenv("GPULIFT_TORCH", raising=False)
     said = packages.pip_failure("ERROR: Could not find a version that satisfies the requirement torch==2.11.0 (from ve")
     assert said.startswith("GPULIFT_WHEELHOUSE=/wheels has no wheel of torch==2.11.0 for this Python: ")
     assert "`./gpulift setup --needs` prints what to call" in said

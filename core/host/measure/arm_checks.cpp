@@ -196,7 +196,10 @@ void ArmChecks::start(Entry& entry) {
     job.module = job.base_module;
     job.side = "base";
   }
-  const std::string& python = of_base && !settings.base_python.empty() ? settings.base_python : settings.python;
+  const bool of_two_pythons = job.is_duet() && !settings.base_python.empty();
+  const std::string& python = of_base && of_two_pythons ? settings.base_python : settings.python;
+  // Two interpreters run the same scripts: the head repeats what the base found, so that results are compared, too.
+  const std::string found_by = of_two_pythons ? "base:" + job.arm : entry.record.name;
   const bool on_gpu = launch_.has_gpu && (worker.python || worker.device);
   const bool given = worker.ranks > 1 && !settings.given.is_null();
   if (given && settings.given.at("places").size() != static_cast<std::size_t>(worker.ranks)) {
@@ -218,10 +221,9 @@ void ArmChecks::start(Entry& entry) {
     record_.gpus = watched_gpus_;
   }
   const int port = worker.ranks > 1 ? own_port() : 0;
-  entry.workers =
-      std::make_unique<GroupRunner>(WorkerStart{job, settings, python, launch_.has_gpu, port,
-                                                job.earlier.value(entry.record.name, nlohmann::ordered_json())},
-                                    entry.arm);
+  entry.workers = std::make_unique<GroupRunner>(
+      WorkerStart{job, settings, python, launch_.has_gpu, port, job.earlier.value(found_by, nlohmann::ordered_json())},
+      entry.arm);
 }
 
 int ArmChecks::own_port() {

@@ -77,6 +77,8 @@ class ScratchOfCase {
     job.side = "base";
     base_ = scratch_of_case(settings, job);
     clear();
+    std::error_code ignored;  // whoever needs it says so
+    if (job.is_duet() && !base_.empty()) std::filesystem::create_directory(base_.parent_path(), ignored);
   }
   const std::filesystem::path& shared() const { return shared_.path(); }
   ~ScratchOfCase() { clear(); }

@@ -129,7 +129,7 @@ bool is_python(const Arm& arm) { return arm.worker && arm.worker->python; }
 
 std::filesystem::path scratch_of_case(const RunSettings& settings, const Job& job) {
   return settings.scratch.empty() ? std::filesystem::path()
-                                  : std::filesystem::path(settings.scratch) / ("case" + job.side);
+                                  : std::filesystem::path(settings.scratch) / job.side / "case";
 }
 
 Technique technique_of_script(const Json& manifest) {

@@ -49,7 +49,8 @@ Said run_up_to_compare(const Technique& technique, const Job& job, LaunchContext
 /// A technique in Python alone: its manifest says what a C++ file would.
 Technique technique_of_script(const nlohmann::ordered_json& manifest);
 
-/// Where the case's files go, in a duet those of the job's side: see Scratch. Empty where there is none.
+/// Where the case's files go, in a duet those of the job's side: see Scratch. Empty where there is none. Beside it lies
+/// what a compiler leaves for later launches, of each side apart: else one would find what the other compiled.
 std::filesystem::path scratch_of_case(const RunSettings& settings, const Job& job);
 
 bool is_python(const Arm& arm);

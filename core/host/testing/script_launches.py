@@ -1,5 +1,7 @@
 """Arms that tell what the engine told them of their launch, and share a file."""
 
+import os
+
 from gpulift_worker import Arm, check_seed, earlier, launch, shared, spent
 
 TECHNIQUE = {
@@ -20,7 +22,8 @@ def make(arm, point, seed, gpu):
         with spent("reference"):
             file.write_text(str(seed))
     before = earlier()
-    told = {"launch": launch(), "check_seed": check_seed(), "seed": seed}
+    side = float(os.environ.get("GPULIFT_TESTING_SIDE", "0"))
+    told = {"launch": launch(), "check_seed": check_seed(), "seed": seed, "side": side}
     return Arm(
         step=lambda: sum(range(1000)),
         error=lambda: error,
@@ -31,5 +34,6 @@ def make(arm, point, seed, gpu):
             "found": float(len(list(file.parent.iterdir()))),
             "earlier_launch": -1 if before is None else before["launch"],
             "earlier_seed": -1 if before is None else before["seed"],
+            "earlier_side": -1 if before is None else before["side"],
         },
     )

@@ -63,8 +63,10 @@ def answer(result: GateResult, folder: Path) -> Table:
     of_command = setup.mode == COMMANDS
     records = GateRecords(folder, {}) if of_command else read_records(folder, setup)
     launches = launches_of(folder, result) if of_command else []
-    rows = [_row(judged, result, records, launches, judged in usual) for judged in result.rows]
-    rows.sort(key=lambda row: WORST_FIRST.index(row.verdict))
+    rows = [
+        _row(judged, result, records, launches, judged in usual)
+        for judged in sorted(result.rows, key=_worst_first)
+    ]
     notes = [*_noted(result, rows, launches, folder)] if of_command else [as_usual(result)]
     held = [f"on {setup.machine}", result.note, family(result.plan), setup.certificate]
     return Table(
@@ -79,6 +81,12 @@ def answer(result: GateResult, folder: Path) -> Table:
         words={EQUIVALENT: f" (within {percent(setup.equivalent)})"} if of_command else {},
         data=_document(result),
     )
+
+
+def _worst_first(judged: RowResult) -> tuple[int, float]:
+    """Of one verdict what got slower most."""
+    read = judged.verdict.difference
+    return WORST_FIRST.index(judged.verdict.verdict), -read.change if read else 0.0
 
 
 def _document(result: GateResult) -> dict[str, Any]:

@@ -84,6 +84,14 @@ def test_rows_are_worst_first_and_equivalent_or_skipped_ones_are_not_notable() -
     assert of(usual).notes[0].startswith("1 inconclusive as in most of their trials")
 
 
+def test_of_one_verdict_what_got_slower_most_is_first() -> None:
+    slower = [launches([times * value for value in SLOWER]) for times in (1, 3, 2)]
+    held = dict(zip(ROWS, slower, strict=False))
+    made = of(judge(evidence(held, {row: found * 2 for row, found in held.items()})))
+    assert {row.verdict for row in made.rows} == {"regressed"}
+    assert [row.subject for row in made.rows] == [ROWS[1].id, ROWS[2].id, ROWS[0].id]
+
+
 @pytest.mark.parametrize(
     ("control", "kind"),
     [
