@@ -288,7 +288,7 @@ def ended(code: int, phase: str = "", **said: Any) -> Answer:
     return answer
 
 
-GONE = {"ended": None, "facts": None, "failed": (Failed(why="the reason"),)}
+GONE: dict[str, Any] = {"ended": None, "facts": None, "failed": (Failed(why="the reason"),)}
 
 
 @pytest.mark.parametrize(
