@@ -29,8 +29,8 @@ TECHNIQUE = {
     ],
     "found": """
         Two H200s over NVLink, 4 micro-batches, three launches: 420 ms, 1.119. Predicted were 400 at
-        most: each exchange shows 16.8 ms, more than an all-reduce alone takes, 14.5, as it slows
-        the pass beside it down.
+        most: each exchange shows 16.8 ms, more than an all-reduce alone takes, 14.5. The rest, by
+        reckoning, are copies into buckets and what the pass beside loses.
         Of GPT-2 with micro-batches of 2 x 1024 tokens through the host, one launch on H100s: 1.15.
         Its 3,800 to 4,700 launches a step bounded it, 126 ms without any exchange, which is why
         micro-batches are of a Llama now.
