@@ -67,8 +67,8 @@ TECHNIQUE = {
         and a static graph 1.815 and not 1.92. Gradients that are set to None come anew in each step
         and are copied into their views all the same, so that views save the copies out alone. An
         all-reduce takes 14.4 ms and 15.1 show. A trace of a plain program (transformers' Llama,
-        buckets of 100 MB) has NCCL's kernels at work for 44 ms, most beside the backward pass, whose
-        loss was not measured; the embedding's, 4.5 ms, begins when the pass has ended.
+        buckets of 100 MB) has NCCL's kernels at work for 44 ms, most beside the backward pass; what
+        the pass loses was not measured. The embedding's 4.5 ms begin when the pass has ended.
         Of an earlier GPT-2, whose output layer was slower, on two H100s, one launch: DataParallel
         0.53, whose 1,891 launches from two threads take 161 ms, and the host bounds them; Gloo
         0.30: it all-reduces at 2.1 GB/s, and a step takes 0.28 s. With cuDNN's search on, which
