@@ -74,7 +74,7 @@ def test_an_arm_sets_its_switches_and_passes(
     assert (found["bits_repeat"], found["differing_share"]) == (1, 0)
     assert 0 <= found["check_bits"] < 2**53
     assert "bits_repeat_over_launches" not in found
-    assert "not_deterministic" not in made.notes
+    assert arm not in made.notes
 
 
 def test_of_an_arm_for_attention_alone_nothing_else_is_deterministic(
