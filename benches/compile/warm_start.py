@@ -104,6 +104,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         leave()
 
     def metrics() -> dict[str, float]:
+        job.wake()
         step_s = job.training.step_time_s(TIMED_STEPS)
         cost = cost_of(arm, name, job.took_s - STEPS * step_s, step_s)
         took = {f"time_to_step_{STEPS}_s": job.took_s}
