@@ -68,8 +68,8 @@ TECHNIQUE = {
     "page_cache": "warm",
     "sweep": {"model": ["llama_8b_slice", "gpt2", "llama_toy"]},
     "check": {
-        "meaning": "mean loss of a process' first ten steps, relative to eager's; what starts warm "
-        "has to find all graphs in the caches, what starts cold none of all",
+        "meaning": "mean loss of the first ten steps, relative to eager's; what starts warm finds "
+        "all graphs in the caches, what starts cold does not",
         "tolerance": 0.01,  # BF16 is 0.0016 of a Llama's first loss off after 5 steps
     },
 }
@@ -79,7 +79,16 @@ TIMED_STEPS = 5
 WARM = ("warm_folder", "mega_cache")
 SHIPPED = "shipped"  # beside the cache that it is of
 LIMIT_S = 600  # of another process
-SELF = [sys.executable, str(Path(__file__).resolve())]
+# Loaded as a worker loads it: keys of torch's caches have in them which module was first to import
+# torch, since torch pickles memory formats, and pickle looks for one that has a `torch`.
+AHEAD = """
+import sys
+from pathlib import Path
+from gpulift_worker import load
+_, script, *job = sys.argv
+load(Path(script)).compile_ahead(*job)
+"""
+SELF = [sys.executable, "-c", AHEAD, str(Path(__file__).resolve())]
 IMPORTS = """
 from time import monotonic
 begun_s = monotonic()
@@ -131,7 +140,7 @@ class Started(Resting):
         self, arm: str, name: str, seed: int, gpu: int | None, shipped: Path | None = None
     ) -> None:
         """`shipped`: the file of a mega-cache. Failed where it compiled what it was to find, or
-        found what it was to compile."""
+        found all that it was to compile."""
         built = 0 if arm == "eager" else len(libraries())
         begun_s = monotonic()
         device = device_of(gpu)
@@ -205,6 +214,12 @@ def open_cache(arm: str, name: str, seed: int, gpu: int | None) -> Path | None:
         return None
     use_cache_of_run(f"{left}-{arm}", cold=True)
     return shipped
+
+
+def compile_ahead(name: str, seed: str, gpu: str) -> None:
+    """That other process."""
+    Started("no_cache", name, int(seed), int(gpu) if gpu else None)
+    leave()
 
 
 def leave() -> None:
@@ -311,9 +326,3 @@ def output_of(command: list[str]) -> str:
     if ended.returncode:
         raise RuntimeError(f"another process ended with exit code {ended.returncode}: {last}")
     return last
-
-
-if __name__ == "__main__":
-    asked_model, asked_seed, asked_gpu = sys.argv[1:]
-    Started("no_cache", asked_model, int(asked_seed), int(asked_gpu) if asked_gpu else None)
-    leave()

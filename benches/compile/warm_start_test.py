@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpulift_work import training  # noqa: E402
-from gpulift_worker import Arm, Failed, Skip  # noqa: E402
+from gpulift_worker import SPAWNED_MAIN, Arm, Failed, Skip  # noqa: E402
 
 TOY = {"model": "llama_toy"}
 LEFT = "compiled-warm_start-llama_toy"
@@ -54,7 +54,6 @@ def run_that_compiles_in_no_time(
     monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: (b"kernels", None))
     monkeypatch.setattr(technique, "keep_the_compiler_quiet", lambda: None)
     monkeypatch.setattr(technique, "require_state", lambda arm, found: None)
-    monkeypatch.setattr(technique, "SELF", ["false"])
     yield folder
     assert list(theirs.iterdir()) == []
 
@@ -119,18 +118,24 @@ def test_each_launch_starts_cold_and_finds_what_an_earlier_one_left(
     assert not (run / LEFT / "stale").exists()
 
 
-def test_where_nothing_was_left_another_process_compiles_ahead_once(
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_where_nothing_was_left_another_process_compiles_ahead(
     technique: ModuleType,
     run: Path,
     loaded: list[bytes],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    has_folder: bool,
 ) -> None:
+    if not has_folder:
+        monkeypatch.delenv("GPULIFT_SCRATCH")
     replace_other(technique, monkeypatch, tmp_path / "other.py", LEAVES)
     for name in technique.WARM:
         technique.make(name, TOY, 7, None)
     assert loaded == [b"of another"]
-    assert (tmp_path / "other.py.runs").read_text() == "once "
+    times = 1 if has_folder else 2  # nobody keeps it for the next arm
+    assert (tmp_path / "other.py.runs").read_text() == times * "once "
+    assert bool(files_in(run)) == has_folder
 
 
 @pytest.mark.parametrize(
@@ -160,10 +165,20 @@ def test_another_process_that_leaves_nothing_is_one_reason(
 def test_the_script_is_that_process_and_says_why_it_compiled_nothing(
     technique: ModuleType, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(technique, "SELF", [sys.executable, technique.__file__])
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     with pytest.raises(RuntimeError, match=r"did not start cold: .* had 0 graphs .* lacked 0"):
         technique.make("warm_folder", TOY, 7, None)
+
+
+def test_keys_of_its_caches_are_a_workers(technique: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "first.py"
+    script.write_text(
+        "import sys\nimport torch\n"
+        "def compile_ahead():\n"
+        "    modules = {**sys.modules, '__main__': None}\n"
+        "    print(next(name for name, one in modules.items() if hasattr(one, 'torch')))\n"
+    )
+    assert technique.output_of([*technique.SELF[:-1], str(script)]) == SPAWNED_MAIN
 
 
 @pytest.mark.parametrize(
