@@ -77,6 +77,7 @@ FP32_TOLERANCE = 1e-4
 STEPS, CHECKED_STEPS = 10, 5  # in later ones a Llama learns its batch by heart, and wanders
 TIMED_STEPS = 5
 WARM = ("warm_folder", "mega_cache")
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
 SHIPPED = "shipped"  # beside the cache that it is of
 LIMIT_S = 600  # of another process
 # Loaded as a worker loads it: keys of torch's caches have in them which module was first to import
@@ -234,7 +235,7 @@ def leave() -> None:
 
 def cache() -> Path:
     """The compiler's folder."""
-    return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    return Path(os.environ[CACHE])
 
 
 def libraries() -> list[Path]:
@@ -306,11 +307,18 @@ def cost_of(arm: str, name: str, beside_s: float, step_s: float) -> dict[str, fl
 
 def output_of(command: list[str]) -> str:
     """The last line that a process says, which ends with this one. RuntimeError where it fails."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+        tempfile.TemporaryDirectory() as unused,  # torch makes its cache's folder as it loads
+    ):
         try:
             ended = subprocess.run(
                 command,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    CACHE: unused,
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
