@@ -157,7 +157,38 @@ def test_the_batch_is_changed_where_its_size_was_given() -> None:
     assert DataLoader(ITEMS, batch_size=3, sampler=ITEMS).batch_size == 6
     assert DataLoader(ITEMS).batch_size == 1
     assert DataLoader(ITEMS, batch_size=None).batch_size is None
-    assert DataLoader(ITEMS, batch_sampler=sampler).batch_sampler is sampler
+    for _ in range(2):
+        assert DataLoader(ITEMS, batch_sampler=sampler).batch_sampler is sampler
+        assert sampler.batch_size == 6
+    assert (
+        DataLoader(ITEMS, batch_sampler=OwnBatches(ITEMS, 3, False)).batch_sampler.batch_size == 3
+    )
+
+
+class OwnBatches(BatchSampler):  # type: ignore[misc]
+    """Of somebody's own."""
+
+
+class OfRank:
+    """As accelerate's of one rank."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batch_sampler, self.batch_size = batches, batches.batch_size
+
+
+@pytest.mark.parametrize(
+    ("options", "sampled"),
+    [
+        ({"batch_size": 3}, False),
+        ({"batch_size": None}, True),
+        ({"batch_sampler": BatchSampler(ITEMS, 3, False)}, False),
+        ({"batch_sampler": OfRank(BatchSampler(ITEMS, 3, False))}, False),
+        ({"batch_sampler": OwnBatches(ITEMS, 3, False)}, True),
+        ({"batch_sampler": [[0], [1, 2]]}, True),
+    ],
+)
+def test_whose_batches_a_script_makes_itself(options: dict[str, Any], sampled: bool) -> None:
+    assert constructed.is_sampled(DataLoader(ITEMS, **options)) is sampled
 
 
 def test_a_batch_keeps_one_item() -> None:

@@ -161,7 +161,7 @@ def test_facts(clock: SimpleNamespace, loader: Any, batch: int | None) -> None:
                 "prefetch": None,
                 "pin_memory": False,
                 "batch": batch,
-                "sampled": loader.batch_size is None,
+                "sampled": batch is None,
                 "dealt": True,
                 "threaded": False,
                 "batches": len(loader),

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from .anchors import Anchors
 from .said import PLAN
@@ -27,13 +28,14 @@ def change_loaders(plan: dict[str, Any]) -> None:
     """Those that are made from now on get the plan's options, but for workers to which an iterable
     dataset deals out nothing: each would give all of its items.
 
-    The batch is changed only where the script itself gives its size to a DataLoader: a class of
-    somebody's own may be made of a loader whose batch was changed already.
+    The batch is changed only where the script itself gives its size, to a DataLoader or to torch's
+    sampler of batches, and once: a class of somebody's own may be made of a loader that was
+    changed already, as accelerate's is.
     """
     options, factor = plan.get("loader") or {}, plan.get("batch_factor")
     if not options and not factor:
         return
-    construct = DataLoader.__init__
+    construct, changed = DataLoader.__init__, WeakSet[BatchSampler]()
     signature = inspect.signature(construct)
 
     @functools.wraps(construct)
@@ -44,7 +46,12 @@ def change_loaders(plan: dict[str, Any]) -> None:
         _give(values, {k: v for k, v in options.items() if dealt or k != "num_workers"})
         if factor and type(loader) is DataLoader and values.get("batch_size"):
             values["batch_size"] = max(1, int(values["batch_size"] * factor))
+        sampler: Any = values.get("batch_sampler")
+        if factor and type(sampler) is BatchSampler and sampler not in changed:
+            sampler.batch_size = max(1, int(sampler.batch_size * factor))
         construct(*bound.args, **bound.kwargs)
+        if type(loader.batch_sampler) is BatchSampler:
+            changed.add(loader.batch_sampler)
 
     DataLoader.__init__ = constructing
 
@@ -62,6 +69,12 @@ def is_dealt(dataset: Any, worker_init: Any) -> bool:
 def batch_of(loader: Any) -> int | None:
     """Items in a batch; None where nothing tells."""
     return loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+
+
+def is_sampled(loader: Any) -> bool:
+    """Whether something of the script's own makes its batches, whose size only that knows."""
+    sampler = getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler)  # one rank's
+    return loader.batch_size is None and type(sampler) is not BatchSampler
 
 
 def unset(plan: dict[str, Any], anchors: Anchors, compiled: bool) -> str:

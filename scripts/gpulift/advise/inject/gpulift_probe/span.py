@@ -16,7 +16,7 @@ import torch
 from . import exchange
 from .anchors import Anchors
 from .arms import synchronize
-from .constructed import batch_of, is_dealt, unset
+from .constructed import batch_of, is_dealt, is_sampled, unset
 from .noted import notes
 from .ranks import Ranks
 from .said import Said
@@ -222,7 +222,7 @@ def _loader_facts(anchors: Anchors) -> dict[str, Any]:
         "prefetch": loader.prefetch_factor,
         "pin_memory": bool(loader.pin_memory),
         "batch": batch_of(loader),
-        "sampled": loader.batch_size is None,
+        "sampled": is_sampled(loader),
         "dealt": is_dealt(loader.dataset, loader.worker_init_fn),
         "threaded": not anchors.by_loader,
         "batches": batches,
