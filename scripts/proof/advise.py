@@ -1,6 +1,7 @@
 """Plants faults in training scripts and asks `gpulift advise` of each, in some two hours.
 
     python -m proof.advise OUT.json [--size small|large] [--python INTERPRETER] [SCRIPT...]
+    python -m proof.advise OUT.json --same 6: nothing planted, six changes that do nothing
 
 Run by hand, in `scripts/`. Scripts with and without a fault are timed in turns. Each case is kept
 in the file as soon as it is measured; a file that is there is gone on with.
@@ -27,7 +28,7 @@ from gpulift.ground.programs import finished, text_of
 from gpulift.records.decode import decoded
 from gpulift.records.private import private_strings
 from proof import advice
-from proof.advice import Advice, Case, Facts, fault_of, names_to_try
+from proof.advice import IDLE_SWITCHES, Advice, Case, Facts, fault_of, names_to_try
 
 SCRIPTS = Path(__file__).with_name("advised")
 PROGRAM = Path(__file__).parents[1]  # with its __main__.py
@@ -52,9 +53,14 @@ class Trials:
     on_gpu: bool
     keep: Callable[[Case], None]
     say: Callable[[str], None]
+    same: int = 0  # changes that do nothing, of scripts as they are and nothing else
 
     def take(self, script: str, held: Iterable[Case]) -> None:
         """Takes what `held` lacks of the cases of one script."""
+        if self.same:
+            if not any(case.script == script and case.advice for case in held):
+                self.keep(self._advised(Case(script, "")))
+            return
         timed_before = {
             case.fault: replace(case, reason="")
             for case in held
@@ -109,8 +115,11 @@ class Trials:
             with TemporaryDirectory() as folder:
                 program = [sys.executable, str(PROGRAM), "advise", "--json", "--out", folder]
                 names = names_to_try(case.script, case.fault)
-                # What is there already does nothing more.
-                tried = ["--only", ",".join(names)] if names else ["--vary", f"--size {self.size}"]
+                if self.same:
+                    names = [IDLE_SWITCHES[0]]
+                tried = ["--only", ",".join(names)] if names else []
+                if not case.fault:  # what is there already does nothing more
+                    tried += ["--vary", f"--size {self.size}"] * max(self.same, 1)
                 program += [*tried, "--", *self._command(case)]
                 done = _finished(program, ADVICE_LIMIT_S)
             if done.returncode not in (OK, INCONCLUSIVE):
@@ -158,6 +167,7 @@ def main(
     scripts: Annotated[list[str] | None, typer.Argument(help="All by default.")] = None,
     size: Annotated[str, typer.Option(help=f"{SMALL} or {LARGE} models.")] = "",
     python: Annotated[str, typer.Option(help="Interpreter of the scripts.")] = sys.executable,
+    same: Annotated[int, typer.Option(help="Plant nothing: so many changes that do nothing.")] = 0,
 ) -> None:
     """Plant faults in training scripts and see whether `advise` names and prices them."""
     interpreter = machine.find_interpreter("--python", python)
@@ -178,7 +188,7 @@ def main(
         cases[case.script, case.fault] = case
         advice.write_certificate(advice.issue(facts, tuple(cases.values())), out)
 
-    trials = Trials(interpreter, facts.size, on_gpu, keep, say)
+    trials = Trials(interpreter, facts.size, on_gpu, keep, say, same)
     for script in scripts or advice.SCRIPTS:
         trials.take(script, tuple(cases.values()))
     for planted in advice.issue(facts, tuple(cases.values())).planted:

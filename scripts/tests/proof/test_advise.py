@@ -71,14 +71,18 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> FakePrograms:
 
 
 def take(
-    script: str, held: Sequence[Case] = (), on_gpu: bool = False, size: str = SMALL
+    script: str,
+    held: Sequence[Case] = (),
+    on_gpu: bool = False,
+    size: str = SMALL,
+    same: int = 0,
 ) -> dict[str, Case]:
     kept: dict[str, Case] = {}
 
     def keep(case: Case) -> None:
         kept[case.fault] = case
 
-    Trials(Path(sys.executable), size, on_gpu, keep, lambda _: None).take(script, held)
+    Trials(Path(sys.executable), size, on_gpu, keep, lambda _: None, same).take(script, held)
     return kept
 
 
@@ -115,6 +119,17 @@ def test_each_is_advised_with_its_fault(programs: FakePrograms) -> None:
     assert advice is not None
     assert (advice.rows[0].name, advice.torch) == ("foreach", "2.11.0")
     assert advice.notes == ("attention by hand: 2",)  # nothing private
+
+
+def test_nothing_is_planted_where_changes_that_do_nothing_are_asked_for(
+    programs: FakePrograms,
+) -> None:
+    kept = take("no_loader", same=2)
+    assert (programs.turns, list(kept)) == ([], [""])
+    (advised,) = programs.commands
+    asked = advised[advised.index("--out") + 2 : advised.index("--")]
+    assert asked == ("--only", "synchronize", *("--vary", "--size small") * 2)
+    assert not take("no_loader", held=tuple(kept.values()), same=2)
 
 
 def test_what_needs_a_gpu_or_a_large_model_is_skipped(programs: FakePrograms) -> None:
