@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import math
@@ -27,26 +28,30 @@ TECHNIQUE = {
         rule (S. Yang et al., arXiv:2412.06464), 32 heads of 128 x 128 and a convolution over 4
         tokens. Their work differs by design. H200, 32768 tokens. Full: 27 M weights are 5.4 TFLOP,
         8.4 ms at 640 TFLOP/s; half of the scores 8.8 TFLOP forward at 620, 22 backward at 420, 66
-        ms by cuDNN, which torch takes on Hopper; passes of norm, rotation and gate 7: 82. Of 2048
-        1.5, of 8192 8, of 16384 24, of 65536 295. flash-linear-attention: weights 10.4 ms; the rule
-        1.9 forward and 5.7 backward (FlashQLA's benchmark_results_H200.txt has it of these heads);
-        the gated norm in eager FP32, 30 GB, 7.3; the convolution by torch's kernel for any size,
-        whose gradient of the weight gives a tap of a channel one warp, 9; it wants tokens side by
-        side, all else channels: copies 6.7. 42 ms, 2.0, and 10.6, 0.76, of 8192, 21, 1.15, of
-        16384; of 2048 Python's and Triton's launches, 2.8: 0.53; 3.5 of 65536. They meet at 13000
-        tokens. With causal-conv1d, which takes both orders, 12 ms of 32768 less: 2.8, and they meet
-        at 7000. Without either package transformers says so in its log and has torch make chunks of
-        64 tokens in FP32. Its backward pass looks linear and is none: each chunk is cut out of five
+        ms by cuDNN, which torch takes on Hopper; passes of norm, rotation and gate 7: 82 in all.
+        2048 tokens take it 1.5 ms, 8192 8, 16384 24, 65536 295. flash-linear-attention: weights
+        10.4 ms; the rule 1.9 forward and 5.7 backward (FlashQLA's benchmark_results_H200.txt has it
+        of these heads); the gated norm in eager FP32, 30 GB, 7.3; the convolution by torch's kernel
+        for any size, whose gradient of the weight gives a tap of a channel one warp, 9; it wants
+        tokens side by side, all else channels: copies take 6.7. That is 42 ms, 2.0 times as fast;
+        8192 tokens take 10.6, 0.76, 16384 21, 1.15, 65536 are 3.5 times as fast; 2048 are Python's
+        and Triton's launches, 2.8 ms: 0.53. They meet at 13000 tokens. On Hopper it refuses Triton
+        below 3.7.1, which torch 2.11 has, since a kernel of the backward pass is wrong by it, and
+        takes tilelang's of that name; where that is not installed the arm is skipped. With
+        causal-conv1d, which takes both orders, 12 ms of 32768 less: 2.8, and they meet at 7000.
+        Without either package transformers says so in its log and has torch make chunks of 64
+        tokens in FP32. Its backward pass looks linear and is none: each chunk is cut out of five
         tensors of all tokens, and the gradient of each cut is one as large, of zeros, added to the
         others: 9.7 GB a chunk, and 1.1 for the output that was written in place, 512 times, 1.35 s
         at 4.1 TB/s. With 50 launches a chunk and 0.1 s of passes and solves in FP32 1.54 s: 0.053,
-        and 37 times what the package takes. 14 ms and 0.11 of 2048, 132 and 0.06 of 8192, 430 and
-        0.056 of 16384, 5.7 s and 0.052 of 65536: it never wins. It keeps 14 tensors of 16 KB a
-        token and states of 2 MB a chunk: 38 GB at 65536, where the others have 5 to 9. H100, 3.0
-        TB/s: full attention as fast within 5 %, flash-linear-attention 49 ms of 32768, 1.75, 0.71
-        of 8192, 1.03 of 16384, 3.05 of 65536, they meet at 15000; without it 0.041. The toy on a
-        processor: 4 chunks of 100 calls each, 0.1 to 0.6. Not measured: Mamba-2, whose package has
-        no wheels; weights that have learnt, though no time depends on them.
+        and 37 times what the package takes. 2048 tokens take 14 ms, 0.11, 8192 132, 0.06, 16384
+        430, 0.056, 65536 5.7 s, 0.052: it never wins. It keeps 14 tensors of 16 KB a token and
+        states of 2 MB a chunk: 38 GB at 65536, where the others have 5 to 9. H100, 3.0 TB/s: full
+        attention as fast within 5 %, flash-linear-attention 49 ms of 32768, 1.75, 0.71 of 8192,
+        1.03 of 16384, 3.05 of 65536, they meet at 15000; without it 0.041. The toy on a processor:
+        4 chunks of 100 calls each, 0.1 to 0.6. Not measured: the package's own layer, whose
+        convolution and norm are Triton's; Mamba-2, whose package has no wheels; weights that have
+        learnt, though no time depends on them.
     """,
     "predict": [
         "tokens:2048 @h200: full 1.2-2.2 ms, fallback 0.08-0.16, fla 0.42-0.75",
@@ -121,6 +126,8 @@ PACKAGES = {
         "it has no wheels; with nvcc: pip install --no-build-isolation causal-conv1d",
     ),
 }
+TAKEN = ("tilelang", "flash_qla")  # by flash-linear-attention, where it finds them
+REFUSED = "install tilelang"  # of what it then says, which names them
 NEEDED = {
     "full": (),
     "fallback": (),
@@ -143,8 +150,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     device = device_of(gpu)
     threads = set_up(device)
     work = Pass(arm, tokens, seed, device)
-    with spent("compile"):
-        work.step()
+    with spent("compile") if NEEDED[arm] else contextlib.nullcontext():
+        take_first_step(work)
 
     return arm_on(
         device,
@@ -159,8 +166,30 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         roof="" if tokens == TOY else "gemm/bf16",
         items=tokens,
         item="token",
-        versions={name: sys.modules[name].__version__ for name in ("transformers", *NEEDED[arm])},
+        versions={name: sys.modules[name].__version__ for name in packages_of(arm)},
     )
+
+
+def take_first_step(work: Pass) -> None:
+    """Which compiles kernels. Skips those that their package refuses to run on this card."""
+    try:
+        work.step()
+    except RuntimeError as error:
+        if REFUSED not in str(error):
+            raise
+        raise Skip(
+            "flash-linear-attention refuses this Triton, by which a kernel of its backward pass is"
+            " wrong on a Hopper card",
+            "pip install tilelang, whose kernel it then takes; that needs nvcc",
+        ) from error
+    if work.device.type == "cuda":
+        torch.cuda.synchronize(work.device)
+
+
+def packages_of(arm: str) -> list[str]:
+    """That the arm runs through, those included that flash-linear-attention takes by itself."""
+    taken = [name for name in TAKEN if sys.modules.get(name)]
+    return ["transformers", *NEEDED[arm], *(taken if NEEDED[arm] else [])]
 
 
 def require_gpu_for(arm: str, tokens: int, gpu: int | None) -> None:
