@@ -254,7 +254,7 @@ def carried(arm: str, shipped: Path | None) -> dict[str, float]:
 
 def counted() -> dict[str, float]:
     """Of graphs that were looked up in the compiler's caches, by what it counts itself; one that it
-    did not look up is missed. And Triton's kernels that came with graphs."""
+    did not look up is missed. And files of Triton's kernels that came with graphs."""
     from torch._dynamo.utils import counters
 
     inductor, autograd = counters["inductor"], counters["aot_autograd"]
@@ -267,7 +267,7 @@ def counted() -> dict[str, float]:
         "autograd_misses_count": float(
             autograd["autograd_cache_miss"] + autograd["autograd_cache_bypass"]
         ),
-        "triton_hits_count": float(inductor["triton_bundler_read_and_emit_kernel"]),
+        "triton_files_count": float(inductor["triton_bundler_read_and_emit_kernel"]),
     }
 
 
