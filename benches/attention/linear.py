@@ -8,7 +8,6 @@ import importlib
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -93,47 +92,25 @@ LAYER = {  # of Qwen/Qwen3-Next-80B-A3B-Instruct
     "linear_key_head_dim": 128,
     "linear_value_head_dim": 128,
 }
-TOY_LAYER = {
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 32,
-    "linear_value_head_dim": 32,
-}
+TOY_LAYER = dict(zip(LAYER, (64, 4, 2, 32, 2, 4, 32, 32), strict=True))
 LINEAR_LAYER, FULL_LAYER = 0, 3  # the first of each kind
 STEPS_OF_TIME = (0.001, 0.1)  # between which the published layer draws a head's, as Mamba-2 does
-
-
-@dataclass(frozen=True)
-class Package:
-    """What transformers takes where it is installed, and does without where it is not."""
-
-    name: str
-    module: str
-    remedy: str
-
-
+# What transformers takes where it is installed, and does without where it is not: name, module, and
+# what installs it.
 PACKAGES = {
-    "fla": Package(
-        "flash-linear-attention", "fla.ops.gated_delta_rule", "pip install flash-linear-attention"
+    "fla": (
+        "flash-linear-attention",
+        "fla.ops.gated_delta_rule",
+        "pip install flash-linear-attention",
     ),
-    "causal_conv1d": Package(
+    "causal_conv1d": (
         "causal-conv1d",
         "causal_conv1d",
         "it has no wheels; with nvcc: pip install --no-build-isolation causal-conv1d",
     ),
 }
-TAKEN = ("tilelang", "flash_qla")  # by flash-linear-attention, where it finds them
-REFUSED = "install tilelang"  # of what it then says, which names them
-NEEDED = {
-    "full": (),
-    "fallback": (),
-    "fla": ("fla",),
-    "fla_conv1d": ("fla", "causal_conv1d"),
-}
+TAKEN = ("tilelang", "flash_qla")  # by flash-linear-attention itself, where it finds them
+NEEDED = {"full": (), "fallback": (), "fla": ("fla",), "fla_conv1d": ("fla", "causal_conv1d")}
 # What autograd calls that which an arm runs through.
 OPERATIONS = {
     "full": ("ScaledDotProduct",),
@@ -166,7 +143,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         roof="" if tokens == TOY else "gemm/bf16",
         items=tokens,
         item="token",
-        versions={name: sys.modules[name].__version__ for name in packages_of(arm)},
+        versions=versions_of("transformers", *PACKAGES, *TAKEN),
     )
 
 
@@ -175,21 +152,17 @@ def take_first_step(work: Pass) -> None:
     try:
         work.step()
     except RuntimeError as error:
-        if REFUSED not in str(error):
+        if "install tilelang" not in str(error):
             raise
-        raise Skip(
-            "flash-linear-attention refuses this Triton, by which a kernel of its backward pass is"
-            " wrong on a Hopper card",
-            "pip install tilelang, whose kernel it then takes; that needs nvcc",
-        ) from error
+        reason = "flash-linear-attention refuses this Triton: its gradients are wrong on Hopper"
+        raise Skip(reason, "pip install tilelang, whose kernel it takes with nvcc") from error
     if work.device.type == "cuda":
         torch.cuda.synchronize(work.device)
 
 
-def packages_of(arm: str) -> list[str]:
-    """That the arm runs through, those included that flash-linear-attention takes by itself."""
-    taken = [name for name in TAKEN if sys.modules.get(name)]
-    return ["transformers", *NEEDED[arm], *(taken if NEEDED[arm] else [])]
+def versions_of(*packages: str) -> dict[str, str]:
+    """Of those that are loaded."""
+    return {name: sys.modules[name].__version__ for name in packages if sys.modules.get(name)}
 
 
 def require_gpu_for(arm: str, tokens: int, gpu: int | None) -> None:
@@ -206,15 +179,14 @@ def require_gpu_for(arm: str, tokens: int, gpu: int | None) -> None:
 def layers_with(needed: Iterable[str]) -> Any:
     """transformers' module, as it is where these packages are installed and no others: it looks for
     them once, as it is loaded."""
-    for root, package in PACKAGES.items():
+    for root, (name, module, remedy) in PACKAGES.items():
         if root not in needed:
             sys.modules[root] = None  # type: ignore[assignment]  # and none can be imported
             continue
         try:
-            importlib.import_module(package.module)
+            importlib.import_module(module)
         except ModuleNotFoundError as error:
-            reason = f"{package.name} is not installed: no module {error.name}"
-            raise Skip(reason, package.remedy) from error
+            raise Skip(f"{name} is not installed: no module {error.name}", remedy) from error
     # That it falls back, a line of its log each, is what its arm is for.
     importlib.import_module("transformers").logging.set_verbosity_error()
     return importlib.import_module("transformers.models.qwen3_next.modeling_qwen3_next")
