@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,26 +27,30 @@ TECHNIQUE = {
         rule (S. Yang et al., arXiv:2412.06464), 32 heads of 128 x 128 and a convolution over 4
         tokens. Their work differs by design. H200, 32768 tokens. Full: 27 M weights are 5.4 TFLOP,
         8.4 ms at 640 TFLOP/s; half of the scores 8.8 TFLOP forward at 620, 22 backward at 420, 66
-        ms by cuDNN, which torch takes on Hopper; passes of norm, rotation and gate 7: 82. Of 2048
-        1.5, of 8192 8, of 16384 24, of 65536 295. flash-linear-attention: weights 10.4 ms; the rule
-        1.9 forward and 5.7 backward (FlashQLA's benchmark_results_H200.txt has it of these heads);
-        the gated norm in eager FP32, 30 GB, 7.3; the convolution by torch's kernel for any size,
-        whose gradient of the weight gives a tap of a channel one warp, 9; it wants tokens side by
-        side, all else channels: copies 6.7. 42 ms, 2.0, and 10.6, 0.76, of 8192, 21, 1.15, of
-        16384; of 2048 Python's and Triton's launches, 2.8: 0.53; 3.5 of 65536. They meet at 13000
-        tokens. With causal-conv1d, which takes both orders, 12 ms of 32768 less: 2.8, and they meet
-        at 7000. Without either package transformers says so in its log and has torch make chunks of
-        64 tokens in FP32. Its backward pass looks linear and is none: each chunk is cut out of five
+        ms by cuDNN, which torch takes on Hopper; passes of norm, rotation and gate 7: 82 in all.
+        2048 tokens take it 1.5 ms, 8192 8, 16384 24, 65536 295. flash-linear-attention: weights
+        10.4 ms; the rule 1.9 forward and 5.7 backward (FlashQLA's benchmark_results_H200.txt has it
+        of these heads); the gated norm in eager FP32, 30 GB, 7.3; the convolution by torch's kernel
+        for any size, whose gradient of the weight gives a tap of a channel one warp, 9; it wants
+        tokens side by side, all else channels: copies take 6.7. That is 42 ms, 2.0 times as fast;
+        8192 tokens take 10.6, 0.76, 16384 21, 1.15, 65536 are 3.5 times as fast; 2048 are Python's
+        and Triton's launches, 2.8 ms: 0.53. They meet at 13000 tokens. On Hopper it refuses Triton
+        below 3.7.1, which torch 2.11 has, since a kernel of the backward pass is wrong by it, and
+        takes tilelang's of that name; where that is not installed the arm is skipped. With
+        causal-conv1d, which takes both orders, 12 ms of 32768 less: 2.8, and they meet at 7000.
+        Without either package transformers says so in its log and has torch make chunks of 64
+        tokens in FP32. Its backward pass looks linear and is none: each chunk is cut out of five
         tensors of all tokens, and the gradient of each cut is one as large, of zeros, added to the
         others: 9.7 GB a chunk, and 1.1 for the output that was written in place, 512 times, 1.35 s
         at 4.1 TB/s. With 50 launches a chunk and 0.1 s of passes and solves in FP32 1.54 s: 0.053,
-        and 37 times what the package takes. 14 ms and 0.11 of 2048, 132 and 0.06 of 8192, 430 and
-        0.056 of 16384, 5.7 s and 0.052 of 65536: it never wins. It keeps 14 tensors of 16 KB a
-        token and states of 2 MB a chunk: 38 GB at 65536, where the others have 5 to 9. H100, 3.0
-        TB/s: full attention as fast within 5 %, flash-linear-attention 49 ms of 32768, 1.75, 0.71
-        of 8192, 1.03 of 16384, 3.05 of 65536, they meet at 15000; without it 0.041. The toy on a
-        processor: 4 chunks of 100 calls each, 0.1 to 0.6. Not measured: Mamba-2, whose package has
-        no wheels; weights that have learnt, though no time depends on them.
+        and 37 times what the package takes. 2048 tokens take 14 ms, 0.11, 8192 132, 0.06, 16384
+        430, 0.056, 65536 5.7 s, 0.052: it never wins. It keeps 14 tensors of 16 KB a token and
+        states of 2 MB a chunk: 38 GB at 65536, where the others have 5 to 9. H100, 3.0 TB/s: full
+        attention as fast within 5 %, flash-linear-attention 49 ms of 32768, 1.75, 0.71 of 8192,
+        1.03 of 16384, 3.05 of 65536, they meet at 15000; without it 0.041. The toy on a processor:
+        4 chunks of 100 calls each, 0.1 to 0.6. Not measured: the package's own layer, whose
+        convolution and norm are Triton's; Mamba-2, whose package has no wheels; weights that have
+        learnt, though no time depends on them.
     """,
     "predict": [
         "tokens:2048 @h200: full 1.2-2.2 ms, fallback 0.08-0.16, fla 0.42-0.75",
@@ -88,45 +92,25 @@ LAYER = {  # of Qwen/Qwen3-Next-80B-A3B-Instruct
     "linear_key_head_dim": 128,
     "linear_value_head_dim": 128,
 }
-TOY_LAYER = {
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 32,
-    "linear_value_head_dim": 32,
-}
+TOY_LAYER = dict(zip(LAYER, (64, 4, 2, 32, 2, 4, 32, 32), strict=True))
 LINEAR_LAYER, FULL_LAYER = 0, 3  # the first of each kind
 STEPS_OF_TIME = (0.001, 0.1)  # between which the published layer draws a head's, as Mamba-2 does
-
-
-@dataclass(frozen=True)
-class Package:
-    """What transformers takes where it is installed, and does without where it is not."""
-
-    name: str
-    module: str
-    remedy: str
-
-
+# What transformers takes where it is installed, and does without where it is not: name, module, and
+# what installs it.
 PACKAGES = {
-    "fla": Package(
-        "flash-linear-attention", "fla.ops.gated_delta_rule", "pip install flash-linear-attention"
+    "fla": (
+        "flash-linear-attention",
+        "fla.ops.gated_delta_rule",
+        "pip install flash-linear-attention",
     ),
-    "causal_conv1d": Package(
+    "causal_conv1d": (
         "causal-conv1d",
         "causal_conv1d",
         "it has no wheels; with nvcc: pip install --no-build-isolation causal-conv1d",
     ),
 }
-NEEDED = {
-    "full": (),
-    "fallback": (),
-    "fla": ("fla",),
-    "fla_conv1d": ("fla", "causal_conv1d"),
-}
+TAKEN = ("tilelang", "flash_qla")  # by flash-linear-attention itself, where it finds them
+NEEDED = {"full": (), "fallback": (), "fla": ("fla",), "fla_conv1d": ("fla", "causal_conv1d")}
 # What autograd calls that which an arm runs through.
 OPERATIONS = {
     "full": ("ScaledDotProduct",),
@@ -143,8 +127,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     device = device_of(gpu)
     threads = set_up(device)
     work = Pass(arm, tokens, seed, device)
-    with spent("compile"):
-        work.step()
+    with spent("compile") if NEEDED[arm] else contextlib.nullcontext():
+        take_first_step(work)
 
     return arm_on(
         device,
@@ -159,8 +143,26 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         roof="" if tokens == TOY else "gemm/bf16",
         items=tokens,
         item="token",
-        versions={name: sys.modules[name].__version__ for name in ("transformers", *NEEDED[arm])},
+        versions=versions_of("transformers", *PACKAGES, *TAKEN),
     )
+
+
+def take_first_step(work: Pass) -> None:
+    """Which compiles kernels. Skips those that their package refuses to run on this card."""
+    try:
+        work.step()
+    except RuntimeError as error:
+        if "install tilelang" not in str(error):
+            raise
+        reason = "flash-linear-attention refuses this Triton: its gradients are wrong on Hopper"
+        raise Skip(reason, "pip install tilelang, whose kernel it takes with nvcc") from error
+    if work.device.type == "cuda":
+        torch.cuda.synchronize(work.device)
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Of those that are loaded."""
+    return {name: sys.modules[name].__version__ for name in packages if sys.modules.get(name)}
 
 
 def require_gpu_for(arm: str, tokens: int, gpu: int | None) -> None:
@@ -177,15 +179,14 @@ def require_gpu_for(arm: str, tokens: int, gpu: int | None) -> None:
 def layers_with(needed: Iterable[str]) -> Any:
     """transformers' module, as it is where these packages are installed and no others: it looks for
     them once, as it is loaded."""
-    for root, package in PACKAGES.items():
+    for root, (name, module, remedy) in PACKAGES.items():
         if root not in needed:
             sys.modules[root] = None  # type: ignore[assignment]  # and none can be imported
             continue
         try:
-            importlib.import_module(package.module)
+            importlib.import_module(module)
         except ModuleNotFoundError as error:
-            reason = f"{package.name} is not installed: no module {error.name}"
-            raise Skip(reason, package.remedy) from error
+            raise Skip(f"{name} is not installed: no module {error.name}", remedy) from error
     # That it falls back, a line of its log each, is what its arm is for.
     importlib.import_module("transformers").logging.set_verbosity_error()
     return importlib.import_module("transformers.models.qwen3_next.modeling_qwen3_next")

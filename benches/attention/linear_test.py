@@ -220,6 +220,41 @@ def test_a_package_that_does_not_load_is_no_fallback_without_a_word(
 
 
 @pytest.mark.parametrize(
+    ("said", "raised"),
+    [
+        ("Please upgrade Triton to >= 3.7.1 or install tilelang: `pip install tilelang`", "Skip"),
+        ("an illegal memory access was encountered", "RuntimeError"),
+    ],
+)
+def test_a_kernel_that_the_package_refuses_is_a_skip(
+    technique: ModuleType, package: Any, said: str, raised: str
+) -> None:
+    """As it does in the backward pass, by Triton 3.6 on a Hopper card."""
+
+    class Refused(ChunkGatedDeltaRule):
+        @staticmethod
+        def backward(_ctx: Any, *_: Any) -> Any:
+            raise RuntimeError(said)
+
+    def chunk_gated_delta_rule(q: Any, k: Any, v: Any, g: Any, beta: Any) -> Any:
+        return Refused.apply(v), None
+
+    install_fla(package, chunk_gated_delta_rule=chunk_gated_delta_rule)
+    with pytest.raises((technique.Skip, RuntimeError), match=r"Triton|illegal") as found:
+        technique.take_first_step(work_of(technique, "fla"))
+    assert found.type.__name__ == raised
+    if raised == "Skip":
+        assert found.value.remedy.startswith("pip install tilelang")
+
+
+def test_what_the_package_takes_by_itself_is_among_the_versions(
+    technique: ModuleType, package: Any
+) -> None:
+    package("tilelang")
+    assert technique.versions_of("fla", *technique.TAKEN) == {"tilelang": "1.2.3"}
+
+
+@pytest.mark.parametrize(
     ("arm", "installed", "reason", "remedy"),
     [
         ("fla", [], "flash-linear-attention is not installed: no module fla", "pip install fla"),

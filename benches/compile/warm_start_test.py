@@ -221,7 +221,7 @@ def test_graphs_and_libraries_are_counted(
         "graph_misses_count": 3,
         "autograd_hits_count": 4,
         "autograd_misses_count": 0,
-        "triton_hits_count": 0,
+        "triton_files_count": 0,
     }
     monkeypatch.setenv(FOLDER, str(run))
     (run / "ab").mkdir()

@@ -24,23 +24,24 @@ TECHNIQUE = {
         otherwise. It takes kernels that add in one order, and refuses where there is none; neither
         model here has such an operation in torch 2.11. And attention leaves cuDNN, whose backward
         kernel torch cannot ask to repeat, for FlashAttention 2, whose blocks of keys then share
-        queries' gradients in 3 parts a head (132 multiprocessors, 2 x 32 heads), so that 192
-        blocks are on 132 multiprocessors: two rounds in place of 1.45, 1.4 times as long. With
-        warn_only torch only warns of attention. llama_1b, 8192 tokens, BF16: 164 ms on an H200,
-        180 on an H100. 8192 tokens of a layer take cuDNN 0.32 ms forward and 0.94 backward,
-        FlashAttention 2 0.49 and 1.44, which become 2.0, and 0.07 for parts: 16 layers have 21 ms
-        more. Filled are 25 GB: weights' casts 2.5 and their gradients' 4.9, logits in FP32 and
-        their gradients 6.3, the embedding's gradient 1, layers 0.65 each; and 4 more of
-        FlashAttention's: 6 to 7 ms at 4.2 TB/s, 8 to 10 at 3.0. So warn 0.96, on 0.85, without
-        filling 0.89, and attention alone as much, since products, the embedding's sorted sums and
-        the loss repeat anyway: by cuDNN no repeat has the same bits, by attention alone all have.
-        ResNet-50, 256 images, BF16, channels last: 54 ms on an H200, 70 on an H100, of 16 ms of
-        products. Off, cuDNN searches, as torchvision's own training has it, and by the switch not,
-        since a search may choose another kernel in the next process: 1 ms. Gradients of filters,
-        split over images, may lose their fastest kernels: 1 ms. Batch norms fill their outputs and
-        gradients, 11.4 GB: 2.7 ms on an H200, 3.8 on an H100. So on and warn 0.92, without filling
+        queries' gradients in 3 parts a head (132 multiprocessors, 2 x 32 heads), so that 192 blocks
+        are on 132 multiprocessors: two rounds in place of 1.45, 1.4 times as long. With warn_only
+        torch only warns of attention. llama_1b, 8192 tokens, BF16: 164 ms on an H200, 180 on an
+        H100. 8192 tokens of a layer take cuDNN 0.32 ms forward and 0.94 backward, FlashAttention 2
+        0.49 and 1.44, which become 2.0, and 0.07 for parts: 16 layers have 21 ms more. Filled are
+        25 GB: weights' casts 2.5 and their gradients' 4.9, logits in FP32 and their gradients 6.3,
+        the embedding's gradient 1, layers 0.65 each; and 4 more of FlashAttention's: 6 to 7 ms at
+        4.2 TB/s, 8 to 10 at 3.0. So warn is 0.96 times as fast as off, on 0.85, on without filling
+        0.89, and attention alone as much, since products, the embedding's sorted sums and the loss
+        repeat anyway: by cuDNN no repeat has the same bits, by attention alone all have. ResNet-50,
+        256 images, BF16, channels last: 54 ms on an H200, 70 on an H100, of 16 ms of products. Off,
+        cuDNN searches, as torchvision's own training has it, and by the switch not, since a search
+        may choose another kernel in the next process: 1 ms. Gradients of filters, split over
+        images, may lose their fastest kernels: 1 ms. Batch norms fill their outputs and gradients,
+        11.4 GB: 2.7 ms on an H200, 3.8 on an H100. So on and warn are 0.92, on without filling
         0.965. Cards of one kind, given one seed, have the same `check_bits` with on. The toy on a
-        processor fills a hundred small tensors: 0.97; nothing else changes, and all bits repeat.
+        processor fills a hundred small tensors, and is 0.97; nothing else changes, and all bits
+        repeat.
     """,
     "predict": [
         "model:llama_1b @h200: off 155-175 ms",
