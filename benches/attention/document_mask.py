@@ -55,6 +55,8 @@ TECHNIQUE = {
         " dense_mask 0.25-0.45, variable_length 0.92-1.0, flex 0.87-0.96, flex_rebuilt 0.82-0.95",
         "lengths:chat @h100: padded 290-380 ms, grouped 3.4-4.5, packed_unmasked 4.0-5.1,"
         " dense_mask 1.4-2.3, variable_length 4.9-5.8, flex 4.7-5.6, flex_rebuilt 4.5-5.5",
+        "lengths:chat @h200: padded 232-262 ms, grouped 3.3-4.3, packed_unmasked 4.0-4.9,"
+        " dense_mask 1.35-1.65, variable_length 4.4-4.85, flex 4.3-4.8, flex_rebuilt 4.15-4.65",
         "lengths:books @h100: padded 420-560 ms, grouped 4.5-6.2, packed_unmasked 5.4-7.3,"
         " dense_mask 2.0-3.4, variable_length 5.7-6.9, flex 5.2-6.4, flex_rebuilt 5.1-6.3",
         "lengths:chat_toy @cpu: dense_mask 0.9-1.5",

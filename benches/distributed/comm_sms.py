@@ -44,6 +44,9 @@ TECHNIQUE = {
         "link:nvlink @h100: default 5.6-6.6 ms, channels_4 0.78-0.96, channels_8 0.93-1.02,"
         " channels_16 0.97-1.03, channels_32 0.95-1.01, nccl_copy_engines 1.0-1.06,"
         " symmetric_memory 1.0-1.06",
+        "link:nvlink @h200: default 5.4-6 ms, channels_4 0.93-0.98, channels_8 0.98-1.005,"
+        " channels_16 0.98-1.005, channels_32 0.97-1, nccl_copy_engines 1-1.02,"
+        " symmetric_memory 1.005-1.03",
         "link:host @h100: default 7.6-9.4 ms, channels_4 0.9-1.03, channels_8 0.95-1.03,"
         " channels_16 0.95-1.03, channels_32 0.92-1.03",
     ],

@@ -50,6 +50,10 @@ TECHNIQUE = {
         "tokens:32768 @h100: whole 50-56 ms, ring 1.7-1.92, all_gather 1.7-1.92, ulysses 1.8-1.95",
         "tokens:65536 @h100: whole 200-225 ms, ring 1.8-1.97, all_gather 1.8-1.97,"
         " ulysses 1.85-1.98",
+        "tokens:16384 @h200: whole 13.2-14.2 ms, ring 1.47-1.58, all_gather 1.45-1.57,"
+        " ulysses 1.59-1.71",
+        "tokens:65536 @h200: whole 203-222 ms, ring 1.84-1.96, all_gather 1.81-1.95,"
+        " ulysses 1.86-1.97",
         "tokens:256: ulysses 0.05-0.6",
     ],
     "arms": ["whole", "ring", "all_gather", "ulysses"],

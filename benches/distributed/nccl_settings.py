@@ -46,6 +46,8 @@ TECHNIQUE = {
         " tree 0.7-1.1, channels_8 0.7-1.1, mapped 1.1-2.0",
         "link:nvlink/bytes:16777216 @h100: ll 0.4-0.65, ll128 0.85-1.1, simple 0.95-1.05,"
         " tree 0.6-1.0, channels_8 0.35-0.7, mapped 0.95-1.3",
+        "link:nvlink/bytes:16777216 @h200: ll 0.59-0.68, ll128 0.89-0.97, simple 1.02-1.1,"
+        " tree 0.82-0.9, channels_8 0.67-0.76, channels_32 0.99-1.07, mapped 1.09-1.19",
         "link:nvlink/bytes:268435456 @h100: default 11.6-14.8 ms, ll 0.33-0.5, ll128 0.85-1.0,"
         " simple 0.97-1.03, tree 0.55-0.95, channels_8 0.3-0.55, channels_32 0.95-1.1,"
         " mapped 0.9-1.15",

@@ -50,6 +50,8 @@ TECHNIQUE = {
     "predict": [
         "model:llama_1b/activations:kept @h100: lora 138-172 ms, qlora 0.93-0.995",
         "model:llama_1b/activations:checkpointed @h100: lora 185-235 ms, qlora 0.92-0.99",
+        "model:llama_1b/activations:kept @h200: lora 118-134 ms, qlora 0.955-0.98",
+        "model:llama_1b/activations:checkpointed @h200: lora 165-195 ms, qlora 0.945-0.985",
         "model:llama_8b_slice/activations:kept @h100: lora 37-50 ms, qlora 0.85-0.96",
         "model:llama_8b_slice/activations:checkpointed @h100: lora 52-72 ms, qlora 0.84-0.96",
         "model:llama_toy/activations:kept @cpu: qlora 0.35-0.85",
