@@ -1,4 +1,4 @@
-"""results/TRUST.md: how often what gpulift says is wrong, in four numbers: `python -m tools.trust`.
+"""results/TRUST.md: how often what gpulift says is wrong, in five numbers: `python -m tools.trust`.
 
 They are taken from the certificate of the gate and from the pages beside it, and put into the text
 of trust.txt; a test fails where TRUST.md is stale.
@@ -19,7 +19,7 @@ from gpulift.gate.certificate import (
 )
 from gpulift.ground.errors import GpuliftError
 from gpulift.verdicts.decision import percent
-from tools import coverage, fleet_trials, judge_page
+from tools import advise_page, coverage, fleet_trials, judge_page
 from tools.page import write_page
 
 PAGE = "TRUST.md"
@@ -35,6 +35,11 @@ FLEETS = r"^\| 1000 \| recorded \| (?P<fleets>\d+) \| (?P<named>\S+ %) \| (?P<na
 CHEATS = (
     r"^Of (?P<cheats>\d+) cheats (?P<accepted>\w+) (?:was|were) accepted: below"
     r" (?P<accepted_below>\S+ %) .* (?P<honest>\d+) honest speed-ups (?P<refused>\w+) w"
+)
+ADVICE = (
+    r"^Of (?P<faults>\d+) planted faults whose cost shows (?P<faults_named>\w+) w\w+ named,"
+    r" .*\s(?P<agreeing>\d+) of (?P<prices>\d+) prices .*\s(?P<idle>\d+)\schanges that do nothing"
+    r" (?P<helping>\w+) w\w+ told to help: below (?P<helping_below>\S+ %)"
 )
 TEXT = Path(__file__).with_suffix(".txt")
 
@@ -52,6 +57,7 @@ def page(results: Path) -> str:
             (fleet_trials.PAGE, LONG_TAILS),
             (fleet_trials.PAGE, FEW),
             (judge_page.PAGE, CHEATS),
+            (advise_page.PAGE, ADVICE),
         )
         for key, value in _read(results / name, pattern).items()
     }
