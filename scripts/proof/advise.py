@@ -167,7 +167,7 @@ def main(
     scripts: Annotated[list[str] | None, typer.Argument(help="All by default.")] = None,
     size: Annotated[str, typer.Option(help=f"{SMALL} or {LARGE} models.")] = "",
     python: Annotated[str, typer.Option(help="Interpreter of the scripts.")] = sys.executable,
-    same: Annotated[int, typer.Option(help="Plant nothing: so many changes that do nothing.")] = 0,
+    same: Annotated[int, typer.Option(min=0, help="Plant nothing: so many idle changes.")] = 0,
 ) -> None:
     """Plant faults in training scripts and see whether `advise` names and prices them."""
     interpreter = machine.find_interpreter("--python", python)

@@ -38,8 +38,9 @@ CHEATS = (
 )
 ADVICE = (
     r"^Of (?P<faults>\d+) planted faults whose cost shows (?P<faults_named>\w+) w\w+ named,"
-    r" .*\s(?P<agreeing>\d+) of (?P<prices>\d+) prices .*\s(?P<idle>\d+)\schanges that do nothing"
-    r" (?P<helping>\w+) w\w+ told to help: below (?P<helping_below>\S+ %)"
+    r" .*\s(?P<agreeing>\d+) of (?P<prices>\d+) prices agree, (?P<bounds>\d+) .*"
+    r"\s(?P<idle>\d+)\schanges that do nothing (?P<helping>\w+) w\w+ told to help:"
+    r" below (?P<helping_below>\S+ %)"
 )
 TEXT = Path(__file__).with_suffix(".txt")
 
