@@ -55,9 +55,9 @@ TECHNIQUE = {
         "link:host @h100: fsdp2 120-180 ms, tp2 1.2-1.6",
     ],
     "found": """
-        Two H200s, one launch: fsdp2 57.0 ms, tp2 1.025 and tp2_async 1.04 of its speed, at 10.2,
-        10.6 and 10.7 GB. In an earlier launch 58.5, 1.04 and 1.05. So exchanging activations costs
-        7 ms less than was expected and no more than gathering weights does.
+        Two H200s, three launches: fsdp2 58.7 ms, tp2 1.03 and tp2_async 1.05 of its speed, at 10.2,
+        10.6 and 10.7 GB. So exchanging activations costs 7 ms less than was expected and no more
+        than gathering weights does.
     """,
     "whole_steps": True,
     "arms": ["fsdp2", "tp2", "tp2_async"],
