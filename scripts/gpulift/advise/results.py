@@ -13,6 +13,7 @@ DIFFERS = "differs"  # and by how much
 SAME = (SAME_BITS, SAME_STEP, SAME_COURSE)
 BAND = 0.01  # of losses of two courses, relative to their mean
 OF_ROUNDING = 3  # times what rounding turns a course by, where that is more
+OF_ITSELF = 3  # times what courses as they are lie apart, as those whose first weights have no seed
 DRAWS = "random numbers"  # in what a probe says of a step that draws others
 
 
@@ -65,7 +66,7 @@ def of_setting(
     draws_anew: bool = False,
 ) -> str:
     """Of the losses of live steps, against those of the same round as it is. Where other processes
-    draw what augments the batches at random, losses may differ for that alone."""
+    draw what augments the batches at random, or first weights, losses may differ for that alone."""
     if keeps == "work":
         return OTHER_WORK
     pairs = [(own, [base for base in bases if not base.rounded]) for own, bases in pairs]
@@ -80,9 +81,11 @@ def of_setting(
         return SAME_COURSE
     plain = [base.losses for _, bases in pairs for base in bases]
     null = [_apart(first, second) for first, second in combinations(plain, 2)]
-    if draws_anew or any(far is not None and not far <= BAND for far in null):
+    itself = max((far for far in null if far is not None), default=0.0, key=_as_order)
+    furthest = max(known, key=_as_order)
+    if draws_anew or not itself <= BAND or furthest <= OF_ITSELF * itself:
         return NOT_COMPARABLE
-    return f"{DIFFERS} by {100 * max(known, key=_as_order):.2g} %"
+    return f"{DIFFERS} by {100 * furthest:.2g} %"
 
 
 def worst(several: Sequence[str]) -> str:
