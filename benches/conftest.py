@@ -71,6 +71,33 @@ def graphs_that_do_nothing(technique: ModuleType, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(torch.cuda, name, fake)
 
 
+class Stream:
+    """All that it was given has run."""
+
+    def wait_stream(self, other: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def record_event(self) -> Stream:
+        return self
+
+
+@pytest.fixture(name="on_a_gpu")
+def host_that_passes_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """on_a_gpu: to torchao's optimizer, whose copies are then beside the weights."""
+    import torch
+
+    module = pytest.importorskip("torchao.optim.cpu_offload")
+    monkeypatch.setattr(module, "get_available_devices", lambda: ["cpu", "cuda"])
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    empty_like = torch.empty_like
+    monkeypatch.setattr(
+        torch, "empty_like", lambda one, pin_memory=False, **said: empty_like(one, **said)
+    )
+
+
 @pytest.fixture(name="hellos_of_ranks")
 def ranks_of_an_arm() -> Hellos:
     """hellos_of_ranks(script, arm, point): what its ranks, or two, say after the arm's check."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from gpulift_work.first_steps import FirstSteps
+from gpulift_work.fitting import WithHost, offload_optimizer, rule_of, run_again, set_budget, wrap
 from gpulift_work.losses import LossOfHidden, cut_cross_entropy
 from gpulift_work.training import (
     Training,
@@ -23,9 +24,8 @@ from gpulift_work.training import (
     set_up,
 )
 from gpulift_worker import Arm, Skip
-from torch._functorch import config as functorch_config
 from torch.autograd.graph import save_on_cpu
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 TECHNIQUE = {
     "question": "What do I turn on when a model does not fit, and what does each cost?",
@@ -93,7 +93,6 @@ TECHNIQUE = {
         "tolerance": 0.1,  # BF16: 0.044 of llama_1b, 0.009 of gpt2
     },
 }
-BUDGET = 0.5  # of what compiled layers keep by themselves
 # Products and attention: all that takes more than a pass over memory to make again.
 KEPT = [
     torch.ops.aten.mm.default,
@@ -129,7 +128,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     )
 
 
-class Job(FirstSteps):
+class Job(WithHost, FirstSteps):
     """A training in BF16 with one setting."""
 
     def __init__(self, name: str, device: torch.device, seed: int, arm: str) -> None:
@@ -139,48 +138,16 @@ class Job(FirstSteps):
             self.loss_tolerance = ROUNDED_LOSS_TOLERANCE
         SETTINGS[arm](self.training)
 
-    def begin(self) -> None:
-        """With the first weights on the host, too, where the optimizer has copies of them."""
-        super().begin()
-        for weight, copy in copies_of(self.training.optimizer).items():
-            copy.copy_(weight.detach())
-
-    def drop_moments(self) -> None:
-        """Of all its parts: an optimizer on the host has one for each weight, and no state."""
-        optimizer = self.training.optimizer
-        if not copies_of(optimizer):
-            super().drop_moments()
-            return
-        for part in (*optimizer.optim_dict.values(), optimizer.d_opt):
-            if part is not None:  # of small weights, which stay on the GPU
-                part.state.clear()
-
-
-def copies_of(optimizer: torch.optim.Optimizer) -> dict[torch.Tensor, torch.Tensor]:
-    """The host's by the weights, as torchao's CPUOffloadOptimizer keeps them."""
-    # Another in its place would send each gradient twice: its hooks stay with the weights.
-    return getattr(optimizer, "param_d2h_map", {})
-
-
-def wrap_layers(training: Training, wrap: Callable[[Any], Any]) -> None:
-    """The loss is left as it is: it keeps what the backward pass needs at once."""
-    for layer in training.model.layers:
-        layer.forward = wrap(layer.forward)
-
-
-def checkpoint_layers(training: Training, **options: Any) -> None:
-    """Each runs again in the backward pass."""
-    wrap_layers(training, lambda run: partial(checkpoint, run, use_reentrant=False, **options))
-
 
 def checkpoint_all_but_products(training: Training) -> None:
     """Of each layer what is not KEPT runs again."""
-    checkpoint_layers(training, context_fn=partial(create_selective_checkpoint_contexts, KEPT))
+    contexts = partial(create_selective_checkpoint_contexts, KEPT)
+    run_again(training.model.layers, context_fn=contexts)
 
 
 def compile_with_budget(training: Training) -> None:
-    """The compiler looks for what is cheapest to make again."""
-    functorch_config.activation_memory_budget = BUDGET
+    """Half of what compiled layers keep by themselves."""
+    set_budget()
     compile_body(training.model)
 
 
@@ -194,13 +161,7 @@ def offload_activations(training: Training) -> None:
 
         return run_offloaded
 
-    wrap_layers(training, offloaded)
-
-
-def rule_of(training: Training) -> dict[str, Any]:
-    """AdamW's, for another with the same."""
-    group = training.optimizer.param_groups[0]
-    return {key: group[key] for key in ("params", "lr", "betas", "weight_decay")}
+    wrap(training.model.layers, offloaded)
 
 
 def use_torchao_8bit(training: Training) -> None:
@@ -217,13 +178,6 @@ def use_bitsandbytes_8bit(training: Training) -> None:
     training.optimizer = AdamW8bit(**rule_of(training))
 
 
-def offload_optimizer(training: Training) -> None:
-    """AdamW on the host, fused, by weights as their gradients arrive."""
-    from torchao.optim import CPUOffloadOptimizer
-
-    training.optimizer = CPUOffloadOptimizer(**rule_of(training), fused=True)
-
-
 def cut_loss(training: Training) -> None:
     """Logits are never in memory."""
     training.loss_of = LossOfHidden(training.model, cut_cross_entropy())
@@ -232,7 +186,7 @@ def cut_loss(training: Training) -> None:
 SETTINGS: dict[str, Callable[[Training], None]] = {
     "bf16": lambda training: None,
     "selective_checkpointing": checkpoint_all_but_products,
-    "full_checkpointing": checkpoint_layers,
+    "full_checkpointing": lambda training: run_again(training.model.layers),
     "compiled": lambda training: compile_body(training.model),
     "memory_budget": compile_with_budget,
     "activation_offload": offload_activations,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -12,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpulift_work import fitting  # noqa: E402
 from gpulift_work.losses import LossOfHidden  # noqa: E402
 from torch._functorch import config as functorch_config  # noqa: E402
 from torch.autograd.graph import save_on_cpu  # noqa: E402
@@ -36,31 +36,6 @@ def compiling_that_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[li
     monkeypatch.setattr(torch, "compile", compile_nothing)
     with functorch_config.patch(activation_memory_budget=1.0):  # and puts it back
         yield budgets
-
-
-class Stream:
-    """All that it was given has run."""
-
-    def wait_stream(self, other: Any) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def record_event(self) -> Stream:
-        return self
-
-
-@pytest.fixture(name="on_a_gpu")
-def host_that_passes_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To torchao's optimizer, whose copies are then beside the weights."""
-    module = pytest.importorskip("torchao.optim.cpu_offload")
-    monkeypatch.setattr(module, "get_available_devices", lambda: ["cpu", "cuda"])
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
-    empty_like = torch.empty_like
-    monkeypatch.setattr(
-        torch, "empty_like", lambda one, pin_memory=False, **said: empty_like(one, **said)
-    )
 
 
 def job_of(technique: ModuleType, arm: str, name: str = "llama_toy") -> Any:
@@ -157,7 +132,7 @@ def test_an_optimizer_on_the_host_begins_anew_with_the_weights(
 def test_weights_that_stay_on_the_host_are_found(
     technique: ModuleType, on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(technique, "copies_of", lambda optimizer: {})
+    monkeypatch.setattr(fitting, "copies_of", lambda optimizer: {})
     job = job_of(technique, "optimizer_offload")
     monkeypatch.setattr(job, "drop_moments", lambda: None)
     job.training.step()

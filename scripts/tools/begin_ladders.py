@@ -14,14 +14,28 @@ from gpulift.analysis.standing import LADDER
 from gpulift.analysis.summary import worth_over
 from gpulift.analysis.things import setting
 from gpulift.ground import text
+from gpulift.report.fit import points_of
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 from tools import begin_cells as cells
 
 FIT = "job/fit"
+FRONTIER = "job/frontier"
+TOKENS = "tokens"  # its axis
+MADE_AGAIN = {  # its arms in words
+    "none": "all kept",
+    "attention": "attention made again",
+    "mlp": "MLPs made again",
+    "budget": "torch.compile with activation_memory_budget=0.5",
+    "full": "layers made again",
+    "full_checkpoints_on_host": "layers made again, what they are given on the host",
+    "mlp_rest_on_host": "MLPs made again, the rest on the host",
+    "full_half_optimizer_on_host": "layers made again, half of the optimizer on the host",
+}
 FIT_FIGURE = "fit.svg"  # of tools.showcase
 PICTURE = "Speed over peak memory of each of these settings alone, as the table has them"
 BAR = 20  # blocks of a bar: BF16's memory
+BEST = "**Bold**: nothing else is surely faster in as little memory."
 NO_PARTS = (
     "Which part of it weights, gradients, states, activations and logits are, records do not tell"
     " yet."
@@ -36,6 +50,9 @@ def ladders(known: Known) -> Iterator[str]:
     for case in _cases(FIT, known):
         same = [one for one in added_up if _where(one) == _where(case)]
         yield f"\n## Memory: what makes it fit, {_where(case)}\n\n{_memory(case, same, known)}"
+    for case in sorted(_cases(FRONTIER, known), key=lambda one: int(one.first.case[TOKENS])):
+        length = f"{int(case.first.case[TOKENS]):,} tokens"
+        yield f"\n## Memory: a row of {length}, {_where(case)}\n\n{_frontier(case, known)}"
 
 
 def _cases(technique: str, known: Known) -> list[Case]:
@@ -113,23 +130,42 @@ def _caption(case: Case, known: Known) -> str:
 def _memory(case: Case, added_up: Sequence[Case], known: Known) -> str:
     """Settings added up from BF16 on, whose caption is above, then each alone, those that hold most
     first."""
-    rows: list[Sequence[str]] = [
-        ("setting", "peak memory", "of BF16's", "", "speed over BF16", "error")
-    ]
+    rows: list[Sequence[str]] = []
     for one in added_up:
         rows.append(("**added up**", "", "", "", "", ""))
         names = _measured(one)
-        rows += [_held(one, name, known) for name in names[names.index(BF16) :]]
+        rows += [_held(one, name, BF16, known) for name in names[names.index(BF16) :]]
     rows.append(("**each alone**, over BF16 with fused AdamW", "", "", "", "", ""))
-    alone = sorted(_measured(case), key=lambda name: -(facts(case, name).device_bytes or 0))
-    rows += [_held(case, name, known) for name in alone]
-    aligned = ("---", "---:", "---:", "---", "---", "---:")
+    rows += [_held(case, name, BF16, known) for name in _by_memory(case)]
     drawn = f"\n![{PICTURE}]({FIGURES}/{FIT_FIGURE})\n" if FIT_FIGURE in known.figures else ""
-    return f"{cells.table(rows, aligned)}\nEach alone: {_caption(case, known)} {NO_PARTS}\n{drawn}"
+    table = _table("BF16's", "BF16", rows)
+    return f"{table}\nEach alone: {_caption(case, known)} {NO_PARTS}\n{drawn}"
 
 
-def _held(case: Case, name: str, known: Known) -> tuple[str, ...]:
-    mine, all_of_it = (facts(case, one).device_bytes or 0 for one in (name, BF16))
+def _frontier(case: Case, known: Known) -> str:
+    """Settings of a length, those that hold most first, and which of them are on the frontier."""
+    first, *others = _measured(case)
+    withheld = [one for one in others if known.doubts.withheld(case.measured, (one, first))]
+    best = {one.arm for one in points_of(case, withheld) if one.best}
+    rows = []
+    for name in _by_memory(case):
+        words, held = MADE_AGAIN.get(name, name), _held(case, name, first, known)[1:]
+        rows.append((f"**{words}**" if name in best else words, *held))
+    words = MADE_AGAIN[first]
+    return f"{_table(words, words, rows)}\n{BEST} {_caption(case, known)}\n"
+
+
+def _by_memory(case: Case) -> list[str]:
+    return sorted(_measured(case), key=lambda name: -(facts(case, name).device_bytes or 0))
+
+
+def _table(whose: str, over: str, rows: Sequence[Sequence[str]]) -> str:
+    head = ("setting", "peak memory", f"of {whose}", "", f"speed over {over}", "error")
+    return cells.table([head, *rows], ("---", "---:", "---:", "---", "---", "---:"))
+
+
+def _held(case: Case, name: str, over: str, known: Known) -> tuple[str, ...]:
+    mine, all_of_it = (facts(case, one).device_bytes or 0 for one in (name, over))
     share = mine / all_of_it if all_of_it else 0.0
     full = round(BAR * min(share, 1.0))
     words, _ = setting(name, case.technique)
@@ -138,6 +174,6 @@ def _held(case: Case, name: str, known: Known) -> tuple[str, ...]:
         text.size(mine),
         text.ratio(share),
         f"`{'█' * full}{'░' * (BAR - full)}`",
-        "1.00×" if name == BF16 else _told(_gain(case, name, BF16, known)),
+        "1.00×" if name == over else _told(_gain(case, name, over, known)),
         cells.error_of(case, name),
     )

@@ -22,11 +22,11 @@ from gpulift.report.drawing import Drawing
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 
-TECHNIQUE = "job/fit"
 GIB = 1 << 30
 ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
 POINTS = 72  # an inch
+SIGNS = "hollow: the host sets the pace; grey: beaten in as little"
 INSET = 4  # pixels from the axis
 DOT = 8.0  # pixels across, and a little around it
 # Where a label may stand beside its point, the best first: how it is aligned, and how far away.
@@ -44,40 +44,53 @@ PLACES = (
 
 @dataclass(frozen=True)
 class Point:
-    """An arm: its speed vs the baseline, its peak memory, and whether the host sets its pace."""
+    """An arm and its name: its speed vs the baseline, its peak memory, whether the host sets its
+    pace, and whether it is on the frontier: no other is surely faster in as little memory."""
 
     arm: str
+    name: str
     speed: Estimate
     memory_bytes: int
     waits: bool
-
-
-def _name(arm: str) -> str:
-    return setting(arm, TECHNIQUE)[0]
+    best: bool
 
 
 def points_of(case: Case, withheld: Collection[str] = ()) -> list[Point]:
     """The measured arms of a case, the baseline first, but for those `withheld`."""
     baseline = next(arm.name for arm in case.first.arms if arm.role == "baseline")
+    held = {name: facts(case, name).device_bytes for name in case.arms if name not in withheld}
     found = []
-    for name in (one for one in case.arms if one not in withheld):
-        pair = stats.pair_ratio(case.measured, name, baseline)
-        speed = ONE if name == baseline else pair and pair.speedup
-        memory = facts(case, name).device_bytes
+    for name, memory in held.items():
+        speed = ONE if name == baseline else _speed_over(case, name, baseline)
         if memory and speed:
             waits = bound_of(case.measured, name).kind == HOST
-            found.append(Point(name, speed, memory, waits))
+            smaller = (one for one, bytes_held in held.items() if 0 < (bytes_held or 0) <= memory)
+            best = not any(_is_faster(case, one, name) for one in smaller if one != name)
+            words, _ = setting(name, case.technique)
+            found.append(Point(name, words, speed, memory, waits, best))
     return found
 
 
+def _speed_over(case: Case, arm: str, other: str) -> Estimate | None:
+    pair = stats.pair_ratio(case.measured, arm, other)
+    return pair.speedup if pair else None
+
+
+def _is_faster(case: Case, arm: str, other: str) -> bool:
+    """Surely, where there is an interval."""
+    speed = _speed_over(case, arm, other)
+    return speed is not None and (speed.value if speed.low is None else speed.low) > 1
+
+
 def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> Drawing:
-    """A point for each arm; hollow where the host sets its pace. `about` stands below."""
+    """A point for each arm; hollow where the host sets its pace, and its name grey where it is not
+    on the frontier. `about` stands below."""
     gpu = case.first.context.gpu
     model = str(case.first.case.get("model", ""))
     where = FIRST_MODELS.get(model, model) + (f" on {gpu.name}" if gpu else "")
     waits = "; *the host sets the pace" if any(one.waits for one in points) else ""
     alt = (
-        f"{escaping.brief(where)}, speed vs {_name(points[0].arm)} / peak memory:"
+        f"{escaping.brief(where)}, speed vs {points[0].name} / peak memory:"
         f" {', '.join(_said(points))}{waits}."
     )
     return Drawing(name, alt, partial(_scatter, points, about))
@@ -86,7 +99,7 @@ def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> 
 def _said(points: Sequence[Point]) -> Iterator[str]:
     for one in points:
         waits = "*" if one.waits else ""
-        yield f"{_name(one.arm)} {_speed(one)}/{text.size(one.memory_bytes)}{waits}"
+        yield f"{one.name} {_speed(one)}/{text.size(one.memory_bytes)}{waits}"
 
 
 def _scatter(points: Sequence[Point], about: str) -> Figure:
@@ -99,8 +112,8 @@ def _scatter(points: Sequence[Point], about: str) -> Figure:
             axes.plot(*at, "o", color=plots.BLUE, markerfacecolor=face, markersize=7)
         axes.margins(x=0.32, y=0.1)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("peak memory, GiB (left: less; hollow: the host sets the pace)")
-        axes.set_ylabel(f"speed vs {_name(points[0].arm)}")
+        axes.set_xlabel(f"peak memory, GiB (left: less)\n{SIGNS}", linespacing=1.4)
+        axes.set_ylabel(f"speed vs {points[0].name}")
         if about:
             figure.supxlabel(about, x=0.01, ha="left", fontsize=LETTERS, color=plots.MUTED)
         _label(figure, axes, points)
@@ -114,7 +127,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
     places = [(one.memory_bytes / GIB, one.speed.value) for one in points]
     taken = [_around(*axes.transData.transform(place)) for place in places]
     for one, place in zip(points, places, strict=True):
-        said = f"{_name(one.arm)}  {_speed(one)}"
+        said = f"{one.name}  {_speed(one)}"
         for across, up, right, above in PLACES:
             label = axes.annotate(
                 said,
@@ -124,6 +137,7 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
                 ha=across,
                 va=up,
                 fontsize=LETTERS,
+                color=plots.INK if one.best else plots.MUTED,
                 in_layout=False,
             )
             box = label.get_window_extent()

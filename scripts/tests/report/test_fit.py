@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpulift.report import fit
+import pytest
+
+from gpulift.report import fit, plots
 from gpulift.report.drawing import Drawing
 from gpulift.verdicts.cases import Case
 from tests.analysis.test_ladder import GIB, LLAMA, rung
@@ -17,9 +19,12 @@ FITTING = {  # seconds, GiB
 }
 
 
-def fitted(count: int = 3, *more: Json) -> list[Json]:
+def fitted(count: int = 3, *more: Json, noise: float = 0.0) -> list[Json]:
     """Launches of steps that need less memory, each over the same baseline."""
-    arms = [rung(name, seconds, memory=size * GIB) for name, (seconds, size) in FITTING.items()]
+    arms = [
+        rung(name, seconds, memory=size * GIB, launch_noise=noise)
+        for name, (seconds, size) in FITTING.items()
+    ]
     return launches(count, "job/fit", LLAMA, [*arms, *more])
 
 
@@ -45,6 +50,25 @@ def test_each_measured_arm_is_a_point_the_baseline_at_1() -> None:
     assert not any(one.waits for one in points)
     left = fit.points_of(case_of(fitted()), ["cut_cross_entropy"])
     assert [one.arm for one in left] == ["bf16", "full_checkpointing", "memory_budget"]
+
+
+@pytest.mark.parametrize(
+    ("count", "noise", "best"),
+    [
+        (3, 0.0, ["full_checkpointing", "memory_budget"]),
+        (3, 0.2, list(FITTING)),
+        (1, 0.0, ["full_checkpointing", "memory_budget"]),
+    ],
+    ids=["sure", "not sure", "without intervals"],
+)
+def test_on_the_frontier_is_what_nothing_surely_beats_in_as_little_memory(
+    count: int, noise: float, best: list[str]
+) -> None:
+    case = case_of(fitted(count, noise=noise))
+    assert [one.arm for one in fit.points_of(case) if one.best] == best
+    (axes,) = drawn(fitted(count, noise=noise)).figure.axes
+    black = [one.get_text() for one in axes.texts if one.get_color() == plots.INK]
+    assert len(black) == len(best)
 
 
 def test_the_text_has_each_with_its_speed_and_memory() -> None:

@@ -276,6 +276,26 @@ def test_the_ladder_of_memory_has_a_bar_for_each_setting_added_up_and_alone() ->
     assert "](figures/fit.svg)" in begin.page(drawn)
 
 
+def test_each_length_of_a_row_has_its_frontier_in_bold_the_shortest_first() -> None:
+    gains = {"none": 1.0, "full": 0.8, "mlp_rest_on_host": 0.9, "attention": 0.7}
+    sides = {"full": 0.9, "mlp_rest_on_host": 0.7}
+    long, short = (
+        step("job/frontier", {**gains, **faster}, {**LLAMA, "tokens": tokens}, memory=1 << 29)
+        for tokens, faster in ((65536, {}), (4096, sides))
+    )
+    page = begin.page(known([*long, *short]))
+    best = []
+    for tokens in ("4,096", "65,536"):
+        told = rows(page, f"Memory: a row of {tokens} tokens, Llama 1B on H200")
+        best.append([row[0] for row in told if row[0].startswith("**")])
+    assert best == [
+        ["**all kept**", "**layers made again**"],
+        ["**all kept**", "**MLPs made again, the rest on the host**"],
+    ]
+    assert page.index("row of 4,096") < page.index("row of 65,536")
+    assert "speed over all kept" in page
+
+
 def test_records_that_are_not_there_are_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(GpuliftError, match="git lists no files here"):
         begin_rows.known_from(tmp_path)
