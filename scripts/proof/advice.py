@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,7 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpulift.advise.advice import HELPS, HURTS, NO_CHANGE, OTHER_WORK, UNDECIDED, UPPER_BOUND
+from gpulift.advise.advice import (
+    HELPS,
+    HURTS,
+    NO_CHANGE,
+    OTHER_WORK,
+    RESULT_DIFFERS,
+    UNDECIDED,
+    UPPER_BOUND,
+)
 from gpulift.advise.plan import NAMES
 from gpulift.ground.whole import read_whole, write_whole
 from gpulift.records.decode import decoded
@@ -216,6 +224,12 @@ def issue(facts: Facts, cases: Sequence[Case]) -> AdviceCertificate:
     )
 
 
+def told_to_differ(certificate: AdviceCertificate) -> list[str]:
+    """Names of changes that do nothing, whose result was said to be another."""
+    rows = _idle_rows(certificate.cases, certificate.facts.on_gpu, (RESULT_DIFFERS,))
+    return [name for name, _ in rows]
+
+
 def _planted(case: Case, clean: Case | None) -> Planted:
     fault = fault_of(case.script, case.fault)
     size = _size(case, clean, fault) if clean else None
@@ -268,16 +282,18 @@ def _agrees(row: Row, size: Span) -> bool | None:
     return above or row.gain.meets(size)
 
 
-def _idle_rows(cases: Sequence[Case], on_gpu: bool) -> Iterator[tuple[str, Row]]:
-    """Of each case the judged rows that do nothing, with their names; a fault's own rows are none
-    of them."""
+def _idle_rows(
+    cases: Sequence[Case], on_gpu: bool, verdicts: Collection[str] = JUDGED
+) -> Iterator[tuple[str, Row]]:
+    """Of each case the rows with such a verdict that do nothing, with their names; a fault's own
+    rows are none of them."""
     for case in cases:
         patterns = {name for name, scripts in IDLE.items() if case.script in scripts}
         patterns |= set() if on_gpu else IDLE_WITHOUT_GPU
         own = fault_of(case.script, case.fault).rows if case.fault else ()
         for row in case.advice.rows if case.advice else ():
             fits = any(fnmatch(row.name, pattern) for pattern in patterns - set(own))
-            if fits and row.verdict in JUDGED:
+            if fits and row.verdict in verdicts:
                 yield " ".join(filter(None, (case.script, case.fault, row.name))), row
 
 

@@ -23,6 +23,7 @@ from proof.advice import (
     Planted,
     Span,
     read_certificate,
+    told_to_differ,
 )
 from tools.page import write_page
 
@@ -99,7 +100,8 @@ def _of_machine(certificate: AdviceCertificate) -> str:
         torch=" and ".join(certificate.torch),
         commit=facts.commit + (" with changes" if facts.dirty else ""),
         idle=idle.rows,
-        false="".join(f"; told to help: `{one}`" for one in idle.false_helps),
+        false="".join(f"; told to help: `{one}`" for one in idle.false_helps)
+        + "".join(f"; told to have another result: `{one}`" for one in told_to_differ(certificate)),
         apart="".join(_apart(planted)),
     )
     told = [one for one in planted if one.outcome != NOT_MEASURED]

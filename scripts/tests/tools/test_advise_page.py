@@ -61,6 +61,13 @@ def test_a_false_promise_is_counted_and_named(tmp_path: Path) -> None:
     assert told in page
 
 
+def test_a_result_that_was_said_to_differ_in_vain_is_named(tmp_path: Path) -> None:
+    rows = (row("synchronize", "result differs"), row("attention_math", "no change"))
+    page = made(tmp_path, Case("plain", "optimizer_loop", SLOW_S, Advice(rows)))
+    told = "1 judged rows are of changes that do nothing; told to have another result: `plain opti"
+    assert told in page
+
+
 def test_where_nothing_was_planted_it_says_so_and_has_no_table(tmp_path: Path) -> None:
     page = made(tmp_path)
     assert "\n## cpu-x, small models, as they are\n" in page
