@@ -94,11 +94,17 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
 def test_what_ended_before_it_was_looked_at_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pid = tmp_path / "pid"
+
     def until_ended(signals: Signals, limit_s: float) -> None:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        while not (pid.exists() and pid.read_text("utf-8")):
+            time.sleep(0.01)
+        # Not any child: of an earlier test there may be one that nobody waited for.
+        os.waitid(os.P_PID, int(pid.read_text("utf-8")), os.WEXITED | os.WNOWAIT)
 
     monkeypatch.setattr(Signals, "wait", until_ended)
-    assert answers(tmp_path, ["echo gpulift: exit code 0"], limit_s=1e-6) == [Answer(0)]
+    script = f"echo $$ > {pid}; echo gpulift: exit code 0"
+    assert answers(tmp_path, [script], limit_s=1e-6) == [Answer(0)]
 
 
 def test_what_cannot_be_kept_ends_all(tmp_path: Path) -> None:
