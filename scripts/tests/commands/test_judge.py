@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpulift.cli import main
+from gpulift.judge import trials
 from gpulift.judge.run import named
 from gpulift.judge.task import Source
 from proof.judged import TASKS
@@ -50,8 +51,11 @@ def test_a_base_that_is_wrong_as_json(capsys: Said, wrong: str) -> None:
     assert said["other_s"] > 0
 
 
-def test_equal_sides_get_a_gates_verdict(capsys: Said, tmp_path: Path) -> None:
+def test_equal_sides_get_a_gates_verdict(
+    capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Any but a refusal: how much a machine varies is not ours, nor how long it takes."""
+    monkeypatch.setattr(trials, "LAUNCH_S", 0.0)  # the fewest blocks that there may be
     wide = ("--threshold", "0.9", "--budget", "9h", "--out", str(tmp_path / "out"))
     code = main(["judge", BASE, BASE, *TASK, *wide])
     said = capsys.readouterr().out
