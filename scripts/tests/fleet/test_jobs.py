@@ -94,12 +94,9 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
 def test_what_ended_before_it_was_looked_at_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pid = tmp_path / "pid"
+    os.mkfifo(pid := tmp_path / "pid")  # of any child there may be one of an earlier test, too
 
     def until_ended(signals: Signals, limit_s: float) -> None:
-        while not (pid.exists() and pid.read_text("utf-8")):
-            time.sleep(0.01)
-        # Not any child: of an earlier test there may be one that nobody waited for.
         os.waitid(os.P_PID, int(pid.read_text("utf-8")), os.WEXITED | os.WNOWAIT)
 
     monkeypatch.setattr(Signals, "wait", until_ended)
@@ -123,21 +120,20 @@ def test_what_cannot_be_kept_ends_all(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED_CALL, tmp_path],
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT / "scripts")},
         text=True,
     ) as process:
-        pid = tmp_path / "pid"
-        while not (pid.exists() and pid.read_text("utf-8")):
-            time.sleep(0.01)
+        pid = int((tmp_path / "pid").read_text("utf-8"))
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     assert process.returncode == INTERRUPTED
     assert "what is measured is kept" in said
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text("utf-8")), 0)
+        os.kill(pid, 0)
 
 
 def test_a_folder_that_the_node_lacks_is_named(tmp_path: Path) -> None:
