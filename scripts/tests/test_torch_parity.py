@@ -21,8 +21,7 @@ PROGRAM = Path(os.environ.get("GPULIFT_BUILD", ROOT / "build")) / "gpulift-torch
 # prints by type and tensor the largest difference over the largest element. Of models of full size
 # one type shows that the sizes are right; a small one of the same code has both types.
 COMPARE = """
-import copy, subprocess, sys
-import torch
+import copy, subprocess, sys, torch
 
 def compare(program, name, model, given, target, tied):
     state = {key: one.contiguous() for key, one in model.state_dict().items() if key not in tied}

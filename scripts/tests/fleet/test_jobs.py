@@ -59,10 +59,7 @@ def answers(folder: Path, *scripts: Sequence[str], limit_s: float = LONG_S) -> l
         (["printf 'gpulift: exit code %05000d' 1"], Answer(None, "0" * MOST_LETTERS)),
         (["echo queued; echo 'srun: no such node'; exit 1"], Answer(None, "srun: no such node")),
         (["echo gpulift: error: cannot; echo srun: error: n1"], Answer(None, "cannot")),
-        (
-            ["echo gpulift: on; echo srun: error: n1; echo ended"],
-            Answer(None, "srun: error: n1"),
-        ),
+        (["echo gpulift: on; echo srun: error: n1; echo ended"], Answer(None, "srun: error: n1")),
         (["head -c 9999 /dev/zero | tr '\\0' x"], Answer(None, "x" * MOST_LETTERS)),
     ],
 )
