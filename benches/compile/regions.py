@@ -8,13 +8,11 @@ from time import monotonic
 
 import torch
 from gpulift_work import repeats
+from gpulift_work.compiled import compile_each_layer, compile_model
 from gpulift_work.first_steps import FirstSteps
-from gpulift_work.losses import LossOfHidden
-from gpulift_work.losses import compiled as compiled_loss
 from gpulift_work.torch_arms import compilation
 from gpulift_work.training import (
     Training,
-    compile_layers,
     device_of,
     keep_the_compiler_quiet,
     make_optimizer,
@@ -124,23 +122,12 @@ def first_step_s(training: Training) -> float:
     return monotonic() - start_s
 
 
-def compile_model(training: Training) -> None:
-    """With its loss, and both backward."""
-    training.loss_of = torch.compile(training.loss_of)
-
-
 def compile_whole_step(training: Training) -> None:
     """The optimizer by itself: the compiler makes its own of torch's loop over tensors."""
     compile_model(training)
     parameters = list(training.model.parameters())
     training.optimizer = make_optimizer(training.model_name, parameters, fused=None)
     training.optimizer.step = torch.compile(training.optimizer.step)
-
-
-def compile_each_layer(training: Training, mode: str | None = None) -> None:
-    """And the loss."""
-    compile_layers(training.model, mode)
-    training.loss_of = LossOfHidden(training.model, compiled_loss())
 
 
 REGIONS: dict[str, Callable[[Training], None]] = {

@@ -13,14 +13,12 @@ from pathlib import Path
 from time import monotonic
 
 import torch
-from gpulift_work.losses import LossOfHidden
-from gpulift_work.losses import compiled as compiled_loss
+from gpulift_work.compiled import compile_each_layer, compile_model
 from gpulift_work.resting import Resting
 from gpulift_work.torch_arms import compilation
 from gpulift_work.training import (
     Training,
     arm_on,
-    compile_layers,
     device_of,
     folder_of_run,
     keep_the_compiler_quiet,
@@ -173,17 +171,6 @@ class Started(Resting):
                 **carried(arm, shipped),
             }
             require_state(arm, self.found)
-
-
-def compile_model(training: Training) -> None:
-    """With its loss."""
-    training.loss_of = torch.compile(training.loss_of)
-
-
-def compile_each_layer(training: Training) -> None:
-    """And the loss."""
-    compile_layers(training.model)
-    training.loss_of = LossOfHidden(training.model, compiled_loss())
 
 
 REGIONS: Mapping[str, Callable[[Training], None]] = {

@@ -21,8 +21,8 @@ SMALL = """
 from gpulift_work import distributed
 
 distributed.cores = lambda: 8
-technique.SHARES = dict.fromkeys(technique.SHARES, 20)
-technique.WATCHED_STEPS = 5
+distributed.TIMED_GROUPS = technique.WATCHED_STEPS = 3
+technique.SHARES = dict.fromkeys(technique.SHARES, 8)
 """
 ALONE = Group(0, 1, torch.device("cpu"), 1)
 

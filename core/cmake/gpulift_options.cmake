@@ -59,7 +59,7 @@ endfunction()
 # was built, and are listed when ctest starts. What else is in the program needs no GPU, and is one test. TORCH: it
 # includes LibTorch's headers. HOST: it is of the engine and needs neither those nor CUDA, and so is a test of the build
 # with sanitizers, in one process; others build it when it is asked for by its name. EXCLUSIVE: each case is a test, and
-# two of them never run at once.
+# where there is a GPU two of them never run at once.
 function(gpulift_add_test name)
   cmake_parse_arguments(arg "GPU;EXCLUSIVE;TORCH;HOST" "BY_CASE" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -89,7 +89,8 @@ function(gpulift_add_test name)
     add_test(NAME ${name} COMMAND ${name} --gtest_filter=-${arg_BY_CASE})
     gpulift_set_test_properties(${name} FALSE)
   elseif(arg_EXCLUSIVE)
-    list(APPEND properties LABELS engine RESOURCE_LOCK gpu)
+    gpulift_lock_of_gpu(lock)
+    list(APPEND properties LABELS engine ${lock})
   endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE ${mode} PROPERTIES ${properties})
 endfunction()
@@ -129,7 +130,7 @@ endfunction()
 function(gpulift_compile_as_test target with_torch)
   if(with_torch)
     gpulift_use_torch_headers(${target})
-  elseif(NOT GPULIFT_SANITIZE)
+  else()
     target_compile_options(${target} PRIVATE -O0)
   endif()
 endfunction()

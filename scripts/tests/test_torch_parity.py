@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,16 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(os.environ.get("GPULIFT_BUILD", ROOT / "build")) / "gpulift-torch-parity"
 
 # In a process of its own, where torch belongs: saves weights and batch, runs the program, and
-# prints by type and tensor the largest difference over the largest element.
+# prints by type and tensor the largest difference over the largest element. Of models of full size
+# one type shows that the sizes are right; a small one of the same code has both types.
 COMPARE = """
-import copy, subprocess, sys
-import torch
+import copy, subprocess, sys, torch
 
 def compare(program, name, model, given, target, tied):
     state = {key: one.contiguous() for key, one in model.state_dict().items() if key not in tied}
     torch.save(state, "weights")
     torch.save({"input": given, "target": target}, "batch")
-    for kind in ("fp32", "fp64"):
+    for kind in {"gpt2": ["fp32"], "resnet50": ["fp64"]}.get(name, ["fp32", "fp64"]):
         found = outputs_of(program, name, kind)
         print_differences(kind, found, copy.deepcopy(model), given, target)
 
@@ -87,24 +88,22 @@ tokens = lambda: torch.randint(config.vocab_size, (2, 32))
 compare(sys.argv[1], "llama_toy", model, tokens(), tokens(), ["lm_head.weight"])
 """
 
-HAS_GPU = """
-import torch
-print(torch.cuda.is_available())
-"""
-
 
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> str:
     """Each kind; a test is skipped on a GPU that is not there."""
     name = str(request.param)
-    if name == "cuda":
-        require()
-        found = subprocess.run(
-            [sys.executable, "-c", HAS_GPU], capture_output=True, text=True, check=True
-        )
-        if found.stdout.strip() != "True":
-            pytest.skip("no GPU")
+    if name == "cuda" and not has_gpu():
+        pytest.skip("no GPU")
     return name
+
+
+@cache
+def has_gpu() -> bool:
+    """As torch sees it."""
+    require()
+    command = [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"]
+    return subprocess.run(command, capture_output=True, check=True).stdout == b"True\n"
 
 
 def require(*packages: str) -> None:
@@ -146,9 +145,9 @@ def test_residual_networks_agree_with_torchvision(
     # The gradients' rounding in FP32 is itself a fifth of the largest, measured against FP64: a
     # ReLU that opens or stays shut tells on a batch that small. So FP64 judges them.
     forward = {key: one for key, one in found["fp32"].items() if not key.startswith("grad.")}
-    assert max(forward.values()) < 1e-4, forward
+    assert max(forward.values(), default=float(name != "resnet50")) < 1e-4, forward
     assert max(found["fp64"].values()) < 1e-5, found["fp64"]
-    assert found["fp32"]["bn1.num_batches_tracked"] == 0
+    assert found["fp64"]["bn1.num_batches_tracked"] == 0
     assert sum(key.startswith("grad.") for key in found["fp64"]) > 60
 
 
@@ -166,7 +165,8 @@ def test_gpt_agrees_with_transformers(
     require("transformers")
     found = differences(GPT.format(name=name, sizes=sizes, shape=shape), tmp_path, device)
     assert max(found["fp32"].values()) < 1e-4, found["fp32"]
-    assert max(found["fp64"].values()) < 1e-6, found["fp64"]  # the C++ loss is in FP32
+    # The C++ loss is in FP32.
+    assert max(found["fp64"].values(), default=float(name != "gpt2")) < 1e-6, found["fp64"]
     assert "grad.transformer.h.1.attn.c_attn.weight" in found["fp32"]
 
 

@@ -59,10 +59,7 @@ def answers(folder: Path, *scripts: Sequence[str], limit_s: float = LONG_S) -> l
         (["printf 'gpulift: exit code %05000d' 1"], Answer(None, "0" * MOST_LETTERS)),
         (["echo queued; echo 'srun: no such node'; exit 1"], Answer(None, "srun: no such node")),
         (["echo gpulift: error: cannot; echo srun: error: n1"], Answer(None, "cannot")),
-        (
-            ["echo gpulift: on; echo srun: error: n1; echo ended"],
-            Answer(None, "srun: error: n1"),
-        ),
+        (["echo gpulift: on; echo srun: error: n1; echo ended"], Answer(None, "srun: error: n1")),
         (["head -c 9999 /dev/zero | tr '\\0' x"], Answer(None, "x" * MOST_LETTERS)),
     ],
 )
@@ -94,11 +91,14 @@ def test_a_job_that_never_answers_is_ended_at_its_limit(
 def test_what_ended_before_it_was_looked_at_is_not_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    os.mkfifo(pid := tmp_path / "pid")  # of any child there may be one of an earlier test, too
+
     def until_ended(signals: Signals, limit_s: float) -> None:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PID, int(pid.read_text("utf-8")), os.WEXITED | os.WNOWAIT)
 
     monkeypatch.setattr(Signals, "wait", until_ended)
-    assert answers(tmp_path, ["echo gpulift: exit code 0"], limit_s=1e-6) == [Answer(0)]
+    script = f"echo $$ > {pid}; echo gpulift: exit code 0"
+    assert answers(tmp_path, [script], limit_s=1e-6) == [Answer(0)]
 
 
 def test_what_cannot_be_kept_ends_all(tmp_path: Path) -> None:
@@ -117,21 +117,20 @@ def test_what_cannot_be_kept_ends_all(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED_CALL, tmp_path],
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT / "scripts")},
         text=True,
     ) as process:
-        pid = tmp_path / "pid"
-        while not (pid.exists() and pid.read_text("utf-8")):
-            time.sleep(0.01)
+        pid = int((tmp_path / "pid").read_text("utf-8"))
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     assert process.returncode == INTERRUPTED
     assert "what is measured is kept" in said
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text("utf-8")), 0)
+        os.kill(pid, 0)
 
 
 def test_a_folder_that_the_node_lacks_is_named(tmp_path: Path) -> None:

@@ -102,23 +102,23 @@ def test_every_link_between_the_pages_has_its_target(report: Path) -> None:
     assert dead_links(report) == []
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(browser.PHONE["width"], "light"), (browser.WIDE["width"], "dark")]
-)
 def test_no_page_is_wider_than_the_screen_and_axe_finds_no_violation(
-    chromium: Browser, report: Path, width: int, scheme: str
+    chromium: Browser, report: Path
 ) -> None:
     axe = axe_core()
-    options = browser.options({"width": width, "height": HEIGHT}, scheme)
+    phone, wide = browser.PHONE["width"], browser.WIDE["width"]
     for file in of_each_kind(report):
-        with browser.page(chromium, file, **options) as (page, seen):
+        with browser.page(chromium, file, **browser.options(browser.PHONE)) as (page, seen):
             page.evaluate(OPEN_ALL)
-            for wide in (MIDDLE, width):
-                page.set_viewport_size({"width": wide, "height": HEIGHT})
-                assert page.evaluate("document.documentElement.scrollWidth") <= wide, file.name
+            for width in (phone, MIDDLE, wide):
+                page.set_viewport_size({"width": width, "height": HEIGHT})
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, file.name
             page.evaluate(ONE_OF_EACH)
-            found = axe.run(page, options={"resultTypes": ["violations"]})
-            assert found.violations_count == 0, f"{file.name}: {found.generate_report()}"
+            for width in (wide, phone):
+                page.set_viewport_size({"width": width, "height": HEIGHT})
+                page.emulate_media(color_scheme="dark" if width == wide else "light")
+                found = axe.run(page, options={"resultTypes": ["violations"]})
+                assert found.violations_count == 0, f"{file.name}: {found.generate_report()}"
             assert seen.all() == []
 
 
