@@ -26,7 +26,7 @@ GIB = 1 << 30
 ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
 POINTS = 72  # an inch
-SIGNS = "hollow: the host sets the pace; grey: beaten in as little"
+SIGNS = "hollow: the host sets the pace; grey: another is as small and faster"
 INSET = 4  # pixels from the axis
 DOT = 8.0  # pixels across, and a little around it
 # Where a label may stand beside its point, the best first: how it is aligned, and how far away.
