@@ -93,12 +93,13 @@ class Host(saved_tensors_hooks):  # type: ignore[misc]
 
     loses = False
 
-    def __init__(self) -> None:
-        self.entered = 0
+    def __init__(self, max_fwd_stash_size: int) -> None:
+        self.entered, self.given, self.in_flight = 0, 0, max_fwd_stash_size
         self.kept: list[Any] = []
         self.weights: set[int] = set()
 
         def pack(one: Any) -> Any:
+            self.given += 1
             if one.untyped_storage().data_ptr() in self.weights:
                 return one
             self.kept.append(one)
@@ -114,11 +115,18 @@ class Host(saved_tensors_hooks):  # type: ignore[misc]
         super().__enter__()
 
 
+class Stays(saved_tensors_hooks):  # type: ignore[misc]
+    """TRL's around what is not to go."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda one: one, lambda one: one)
+
+
 @pytest.fixture(name="host")
 def library_that_offloads(monkeypatch: pytest.MonkeyPatch) -> type[Host]:
     """host: what arms import as TRL's class."""
     monkeypatch.setattr(Host, "loses", False)
-    module: Any = SimpleNamespace(OffloadActivations=Host)
+    module: Any = SimpleNamespace(OffloadActivations=Host, NoOpManager=Stays)
     monkeypatch.setitem(sys.modules, "trl", SimpleNamespace(__version__="1.2"))
     monkeypatch.setitem(sys.modules, "trl.models.activation_offloading", module)
     monkeypatch.setitem(sys.modules, "accelerate", SimpleNamespace(PartialState=lambda: None))
@@ -142,6 +150,13 @@ def test_all_that_layers_keep_but_weights_goes_to_the_host(
     )
 
 
+def test_copies_of_two_layers_may_be_under_way(technique: ModuleType, host: type[Host]) -> None:
+    job = job_of(technique, "mlp_rest_on_host")
+    job.training.make_gradients()
+    of_each = job.offloading.given // len(job.training.model.layers)
+    assert 2 * of_each <= job.offloading.in_flight < 3 * of_each
+
+
 @pytest.mark.parametrize("loses", [False, True])
 def test_what_does_not_come_back_from_the_host_is_found(
     technique: ModuleType, host: type[Host], monkeypatch: pytest.MonkeyPatch, loses: bool
@@ -160,7 +175,7 @@ def test_what_does_not_come_back_from_the_host_is_found(
 def test_what_comes_back_lies_as_it_lay(
     technique: ModuleType, order: tuple[int, ...], first: int
 ) -> None:
-    hooks = technique.in_order(Host())
+    hooks = technique.in_order(Host(5))
     kept = torch.randn(first, 4, 5).permute(order)
     found = hooks.unpack_hook(hooks.pack_hook(kept))
     torch.testing.assert_close(found, kept)
@@ -193,6 +208,16 @@ def test_the_optimizer_of_the_last_layers_is_on_the_host_and_begins_anew(
     job.begin()
     for weight, copy in optimizer.param_d2h_map.items():
         torch.testing.assert_close(weight.detach(), copy.detach())
+
+
+def test_a_host_that_updates_nothing_is_found(
+    technique: ModuleType, on_a_gpu: None, eager: None
+) -> None:
+    job = job_of(technique, "full_half_optimizer_on_host")
+    for part in job.training.optimizer.optim_dict.values():
+        part.step = lambda: None
+    with pytest.raises(Exception, match="is not updated"):
+        job.error()
 
 
 def test_the_reference_has_the_loss_of_all_logits_and_their_gradients(

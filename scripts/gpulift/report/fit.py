@@ -26,6 +26,7 @@ GIB = 1 << 30
 ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
 POINTS = 72  # an inch
+AS_SMALL = 1.01  # times another's memory
 SIGNS = "hollow: the host sets the pace; grey: another is as small and faster"
 INSET = 4  # pixels from the axis
 DOT = 8.0  # pixels across, and a little around it
@@ -64,8 +65,8 @@ def points_of(case: Case, withheld: Collection[str] = ()) -> list[Point]:
         speed = ONE if name == baseline else _speed_over(case, name, baseline)
         if memory and speed:
             waits = bound_of(case.measured, name).kind == HOST
-            smaller = (one for one, bytes_held in held.items() if 0 < (bytes_held or 0) <= memory)
-            best = not any(_is_faster(case, one, name) for one in smaller if one != name)
+            as_small = (one for one, size in held.items() if size and size <= AS_SMALL * memory)
+            best = not any(_is_faster(case, one, name) for one in as_small if one != name)
             words, _ = setting(name, case.technique)
             found.append(Point(name, words, speed, memory, waits, best))
     return found
