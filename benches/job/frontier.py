@@ -230,7 +230,7 @@ def keep_on_host(job: Job, in_flight: int = 5) -> None:
 
     job.versions["trl"] = trl.__version__
     PartialState()  # without it the library's first warning is an error
-    training = job.training
+    training: Any = job.training
     job.offloading = in_order(OffloadActivations(max_fwd_stash_size=in_flight))
     job.offloading.update_model_params(training.model)
     # Around the backward pass, too: as it is left it waits for copies, whose memory is used again.
