@@ -100,9 +100,9 @@ TECHNIQUE = {
     ],
     "found": """
         Two H200s, 4 micro-batches, three launches: replicas 258 ms, GPipe and 1F1B 0.87,
-        interleaved 0.90, uncompiled 1F1B 0.74. Of zero bubble, uncompiled, 0.66 to 0.79, as fast as
-        the host is that day: each half of its backward passes walks the graph in Python, 6,786
-        launches in place of 6,459; in a launch before, issuing them took all of its 404 ms.
+        interleaved 0.90, uncompiled 1F1B 0.74. Zero bubble, uncompiled, 0.66 to 0.79: each half of
+        its backward passes walks the graph in Python, 6,786 launches in place of 6,459, and issuing
+        them takes the host all of its 329 to 392 ms.
         Replicas take one row at a time, though two would fit, by reckoning 4 % faster. Peaks 38,
         33, 23, 26 and 30 GB.
     """,
