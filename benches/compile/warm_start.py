@@ -53,12 +53,12 @@ TECHNIQUE = {
         1.2 times as fast.
     """,
     "found": (
-        "On 2 cores of an AMD EPYC the toy's tenth step comes after 2 to 7 s eager, 40 to 50 s with "
+        "On 2 cores of an AMD EPYC the toy's tenth step comes after 2 to 7 s eager, 40 to 50 with "
         "no cache, 32 to 37 by layers, 9.5 to 10.6 from a warm folder, 26 to 38 from a mega-cache: "
-        "0.56, 0.67 and 0.95 of no_cache's time in three launches, since g++ builds all 23 "
-        "kernels anew, but what the compiler makes of graphs comes from the cache. It has paid "
-        "after 450 to 1900 steps from a warm folder, after 2900 to 8800 with no cache: steps of 16 "
-        "ms, compiled 11, 1.5 times as fast where 1.2 were expected."
+        "0.56, 0.67 and 0.95 of no_cache's time in three launches, since g++ builds all 23 kernels "
+        "anew, but what the compiler makes of graphs comes from the cache. It has paid after 450 "
+        "to 1900 steps from a warm folder, after 2900 to 8800 with no cache: steps of 16 ms, "
+        "compiled 11, 1.5 times as fast where 1.2 were expected."
     ),
     "predict": [
         "model:llama_8b_slice @h100: eager 58-64 ms, no_cache 1.07-1.18, warm_folder 1.07-1.18,"

@@ -101,8 +101,9 @@ def steps_of(
     model: str,
     worth: Mapping[CaseName, Fills] | None = None,
 ) -> list[Step]:
-    """The cases that the filter selects: of those that are worth it in that order, or else all as
-    they are listed; what no record tells the cost of comes last, in either."""
+    """The cases that the filter selects: of those that are worth it in that order, the shortest
+    first of those that bring no more than launches, or else all as they are listed; what no record
+    tells the cost of comes last, in either."""
     matches = machine.matcher(options.filter)
     found = {
         (info.id, case.id): arms
@@ -122,7 +123,12 @@ def steps_of(
         )
         for name in order
     ]
-    return sorted(steps, key=lambda one: one.cost is None)
+
+    def rank(step: Step) -> tuple[bool, float]:
+        launches_alone = worth and worth[step.technique, step.case].keys() == {lacking.LAUNCHES}
+        return step.cost is None, step.cost.launch_s if launches_alone and step.cost else 0.0
+
+    return sorted(steps, key=rank)
 
 
 def measure(

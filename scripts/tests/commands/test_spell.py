@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpulift.analysis.costs import Cost
+from gpulift.analysis.costs import Cost, Costs
+from gpulift.analysis.lacking import CLAIMS, LAUNCHES, CaseName, Fills
+from gpulift.analysis.today import UNKNOWN
 from gpulift.commands import run_further, spell
 from gpulift.commands.spell import KEPT_S, WRITING_S, Step
 from gpulift.engine import machine, measuring, runs
+from gpulift.engine.machine import CaseInfo, TechniqueInfo
 from gpulift.ground.errors import BUSY, FAILED, INTERRUPTED, OK, GpuliftError
 from tests import sample
 
@@ -198,6 +201,23 @@ def test_what_no_record_tells_is_begun_while_there_is_time(tmp_path: Path, bench
         "left: 1 case, 0 s and 1 case of which no record tells: a/b/n:2 ? s; the same command"
         " goes on"
     )
+
+
+def test_what_brings_launches_alone_comes_last_the_shortest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costs = Costs([], UNKNOWN)
+    taken = {"n:1": Cost(90.0), "n:2": Cost(9.0), "n:3": Cost(50.0), "n:5": Cost(70.0)}
+    monkeypatch.setattr(costs, "launch", lambda _, case, *__: taken.get(case))
+    info = TechniqueInfo("a/b", "", 1, False, ("new",), tuple(CaseInfo(f"n:{n}") for n in range(6)))
+    launches: Fills = {LAUNCHES: ["0 of 3"]}
+    worth: dict[CaseName, Fills] = {
+        ("a/b", "n:1"): {CLAIMS: ["one"], **launches},
+        ("a/b", "n:2"): {CLAIMS: ["two"]},
+        **{("a/b", f"n:{n}"): launches for n in (4, 5, 3)},
+    }
+    found = spell.steps_of([info], measuring.Options(), costs, "h200", worth)
+    assert [one.case for one in found] == ["n:1", "n:2", "n:3", "n:5", "n:4"]
 
 
 def test_a_plan_has_seconds_and_sums_and_what_there_is_no_time_for(tmp_path: Path) -> None:
