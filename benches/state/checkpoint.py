@@ -33,7 +33,7 @@ from gpulift_work.training import (
     set_up,
     tokens_of_step,
 )
-from gpulift_worker import Arm, Skip, scratch
+from gpulift_worker import Arm, Skip, earlier, scratch
 
 TECHNIQUE = {
     "question": "How long does a training stand still for a durable checkpoint: saved by "
@@ -46,13 +46,13 @@ TECHNIQUE = {
         quarter, 0.31 to 0.35 W. torch_save takes both after one another; async_save the longer one,
         and a copy to pinned memory at 50 GB/s: keeps_up 2.25 / 1.25 to 2.4 / 1.4, 1.7 to 1.8, less
         a tenth where the thread that writes takes the training's Python time; falls_behind 1.31 to
-        1.35. dcp writes to the same disk, copies from the GPU ahead and has no checksum: 0.95 to
-        1.15. llama_1b: 1.236 G x 12 bytes = 14.8 GB, at 0.7 GB/s 21 s, copied in 0.3 s; 140 steps
-        of 0.19 s. GPT-2: 1.49 GB, 2.1 s, 30 ms; 63 steps of 42 ms. Stood still a save: torch_save
-        W; async_save the copy, and behind a disk that cannot follow 0.65 to 0.7 W more. The toy on
-        processors: 1.3 MB in 112 tensors, some 8 ms in torch.save, 35 ms of plans and pickles in
-        DCP; 20 steps of 5 ms, or 1: dcp 0.8 and 0.3; async_save, whose thread is Python's as the
-        steps are, 0.8 to 1.0 and 0.3.
+        1.35. dcp writes to the same disk, with the same checksums, and copies from the GPU ahead:
+        0.95 to 1.15. llama_1b: 1.236 G x 12 bytes = 14.8 GB, at 0.7 GB/s 21 s, copied in 0.3 s; 140
+        steps of 0.19 s. GPT-2: 1.49 GB, 2.1 s, 30 ms; 63 steps of 42 ms. Stood still a save:
+        torch_save W; async_save the copy, and behind a disk that cannot follow 0.65 to 0.7 W more.
+        The toy on processors: 1.3 MB in 112 tensors, some 8 ms in torch.save, 35 ms of plans and
+        pickles in DCP; 20 steps of 5 ms, or 1: dcp 0.8 and 0.3; async_save, whose thread is
+        Python's as the steps are, 0.8 to 1.0 and 0.3.
     """,
     "predict": [
         "model:llama_1b/cadence:keeps_up: dcp 0.95-1.15, dcp_async 1.6-1.8",
@@ -149,7 +149,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
 
 class Pace:
-    """How many training steps there are from save to save, the same for all arms of a case."""
+    """How many training steps there are from save to save, the same for all arms and launches of a
+    case."""
 
     def __init__(self, name: str, cadence: str, training: Training, folder: Path) -> None:
         self.facts: dict[str, float] = {}
@@ -157,9 +158,12 @@ class Pace:
             self.steps = TOY_STEPS[cadence]
             return
         file = scratch() / "measured.json"
-        if not file.exists():  # the first arm measures for all
-            step_s = training.step_time_s(MEASURED_STEPS)
-            file.write_text(json.dumps([step_s, seconds_to_save(training, folder)]))
+        if not file.exists():  # the first arm measures for all, in the first launch
+            known = earlier() or {
+                "training_step_s": training.step_time_s(MEASURED_STEPS),
+                "torch_save_s": seconds_to_save(training, folder),
+            }
+            file.write_text(json.dumps([known["training_step_s"], known["torch_save_s"]]))
         step_s, save_s = json.loads(file.read_text())
         self.steps = steps_between(cadence, step_s, save_s)
         self.facts = {"training_step_s": step_s, "torch_save_s": save_s}

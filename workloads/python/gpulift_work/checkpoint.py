@@ -26,6 +26,7 @@ State = dict[str, torch.Tensor]
 NAME = "checkpoint-"
 PARTIAL = ".partial"
 FILE = "state.pt"  # of what is one file
+METADATA = ".metadata"  # of DCP's, without which the others are not read
 
 warnings.filterwarnings("ignore", module="torch.distributed.checkpoint")
 
@@ -191,8 +192,11 @@ class DcpWriter(dcp.FileSystemWriter):  # type: ignore[misc]
         self._checkpoints = checkpoints
 
     def finish(self, metadata: Any, results: Any) -> None:
-        """The last that torch does of a save."""
+        """The last that torch does of a save: of its metadata it flushes what Python has handed on
+        by then, and the last of it Python hands on when the file is closed."""
         super().finish(metadata, results)
+        with (Path(self.path) / METADATA).open("rb") as file:
+            os.fsync(file.fileno())
         self._checkpoints.finish(Path(self.path))
 
 
