@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from gpulift_work.feeding import (
@@ -21,7 +21,7 @@ from gpulift_work.feeding import (
     stored,
     tensor_cut,
 )
-from gpulift_work.loaders import PREFETCH, Order, ProcessLoader, Rounds, Samples
+from gpulift_work.loaders import PREFETCH, Key, Order, ProcessLoader, Rounds, Samples
 from gpulift_work.loaders import require_shared_memory as require_shared
 from gpulift_worker import Arm, Skip, scratch
 
@@ -112,10 +112,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         step.train(seen[0])
 
     batches = max(1, workers) * max(1, LEAST_IMAGES // step.batch)
-    rounds = Rounds(loader, order, train, batches)
+    rounds = Overlapping(loader, order, train, batches)
 
     def error() -> float:
-        return largest_difference(seen[0], list(map(pillow_cut(files), rounds.last[0])))
+        return largest_difference(seen[0], list(map(pillow_cut(files), rounds.trained)))
 
     def metrics() -> dict[str, float]:
         step_s = step_alone_s(step, seen[0])
@@ -135,3 +135,21 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
             **note_of(FILES),
         },
     )
+
+
+class Overlapping(Rounds):
+    """Each step of a round has the next batch's loading behind it, as in a training. By rounds that
+    end with a step a device that is waited for would not work while the next batch is loaded, and
+    those of naive have one batch: of 410 ms, beside 160 of a ViT's step."""
+
+    trained: Sequence[Key] = ()  # of the last step
+
+    def step(self) -> None:
+        for _ in range(self.batches):
+            self.trained, data = self.last
+            self.train(data)
+            self.take()
+
+    def settle(self) -> None:
+        super().settle()
+        self.take()

@@ -47,6 +47,30 @@ def test_every_arm_keeps_the_order_beyond_an_epoch(pipeline: Any, arm: str) -> N
     assert "emulated" in found.notes["step"]
 
 
+def test_while_a_step_is_taken_the_next_batch_is_loaded(
+    pipeline: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    take = pipeline.ProcessLoader.take
+
+    def noted(loader: Any) -> Any:
+        calls.append("load")
+        return take(loader)
+
+    def step_behind(*_: Any) -> feeding.Step:
+        train, wait = lambda _: calls.append("step"), lambda: calls.append("wait")
+        return feeding.Step(2, torch.device("cpu"), train, wait, "noted")
+
+    monkeypatch.setattr(pipeline.ProcessLoader, "take", noted)
+    monkeypatch.setattr(pipeline, "step_behind", step_behind)
+    found = pipeline.make("naive", POINT, 7, None)
+    found.before()
+    assert calls[-2:] == ["load", "wait"]
+    calls.clear()
+    found.step()
+    assert calls == ["step", "load"]
+
+
 def test_the_loop_without_workers_has_one_thread(
     pipeline: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +81,7 @@ def test_the_loop_without_workers_has_one_thread(
 
 def test_the_metrics_say_where_the_time_goes_and_leave_the_step_as_it_was(pipeline: Any) -> None:
     found = pipeline.make("workers", POINT, 7, None)
+    found.before()
     found.step()
     found.rest()
     metrics = found.metrics()
@@ -85,7 +110,7 @@ def test_a_truncated_jpeg_is_named_and_fails_the_arm(
     monkeypatch.setattr(pipeline, "LEAST_IMAGES", 8)
     found = pipeline.make(arm, POINT, 7, None)
     with pytest.raises(RuntimeError, match=r"sample 5: ") as raised:
-        found.step()
+        found.before()
     assert "\n" not in str(raised.value)
 
 
