@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 WAIT_S = 300.0  # in which a rank comes along: compilers take long
 HOSTS = "its ranks are on several hosts, of which advise follows those of one alone"
+UNEVEN = "its ranks have {} batches an epoch: each needs as many, as of accelerate's even_batches"
 NO_GROUP = "WORLD_SIZE is {}, and its first step was taken without a process group"
 
 
@@ -50,9 +52,20 @@ def own_rank() -> int:
     return dist.get_rank() if _is_grouped() else 0
 
 
+def uneven(lengths: Iterable[int | None]) -> str:
+    """Why a rank would take steps that others do not, of what is known of their epochs."""
+    several = dict.fromkeys(map(str, filter(None, lengths)))
+    return UNEVEN.format(" and ".join(several)) if len(several) > 1 else ""
+
+
+def is_ranked() -> bool:
+    """Whether it has others by now."""
+    return _is_grouped() and dist.get_world_size() > 1
+
+
 def of_job() -> Ranks:
     """Those of the process group that there is by now."""
-    if not _is_grouped() or dist.get_world_size() == 1:
+    if not is_ranked():
         return Ranks()
     from torch.distributed.distributed_c10d import _get_default_store
 
