@@ -114,6 +114,7 @@ class _Rounds:
         self._turn_s = 0.0  # what a process without windows takes
         self._chosen = False  # settings
         self._known: dict[str, str] = {}  # of rows that were told, the gain
+        self._paced = False  # whether what sets the pace was told
         self.measured = Measured(cached=asked.mode != "live")
 
     def _launches(self, phase: str, takes_s: float = 0.0) -> Iterator[int]:
@@ -146,10 +147,7 @@ class _Rounds:
     def _tell_rows(self, *under_way: Process) -> None:
         """What is new, as the rest takes minutes: gains alone, for verdicts are of all launches.
         What a process under way shows is told where there was nothing."""
-        advice = replace(self.measured, replays=[*self.measured.replays, *under_way]).advice()
-        if not self._known:
-            for line in advice.pace:
-                say(line)
+        advice = self._advice(*under_way)
         rows = [*advice.rows, *([advice.together] if advice.together else [])]
         gains = {row.label: _shown(row.gain.estimate) for row in rows if row.gain}
         known = self._known
@@ -157,6 +155,16 @@ class _Rounds:
         if new := {label: gain for label, gain in gains.items() if label not in kept}:
             known.update(new)
             say(f"so far, process {self._begun}: {', '.join(map(' '.join, new.items()))}")
+
+    def _tell_pace(self, under_way: Process) -> None:
+        """Once, by the first block of all arms."""
+        if not self._paced:
+            self._paced = True
+            for line in self._advice(under_way).pace:
+                say(line)
+
+    def _advice(self, *under_way: Process) -> Advice:
+        return replace(self.measured, replays=[*self.measured.replays, *under_way]).advice()
 
     def replays(self) -> None:
         """A process for each launch, and one more for each arm in which one died, and for a script
@@ -260,7 +268,7 @@ class _Rounds:
     ) -> Ran:
         self._begun += 1
         self._progress.begin(f"process {self._begun}{self._expected}: {setting.label}")
-        on = {"block": self._tell_rows}
+        on = {"window": self._tell_rows, "block": self._tell_pace}
         ran = process.run(self._asked.command, setting, turn, told, self._progress.phase, on)
         self.measured.seconds += ran.seconds
         if not ran.interrupted or ran.process.steps_s:
