@@ -134,8 +134,8 @@ def run(
     on: Mapping[str, Callable[[Process], None]] = MappingProxyType({}),
 ) -> Ran:
     """Starts the command with the setting and follows it to its end, which is that of all that it
-    started. What was said until then goes to `on["window"]` and `on["block"]` behind each of these,
-    and to `on["end"]` with the last message, as the command may go on.
+    started. What was said until then goes to `on["window"]` behind each of them, and to
+    `on["end"]` with the last message, as the command may go on.
 
     Raises GpuliftError where it cannot be started, and of ranks that cannot be followed."""
     with temporary_folder() as folder, Signals() as signals, ExitStack() as opened:

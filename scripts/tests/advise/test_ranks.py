@@ -63,8 +63,7 @@ def dispatched(batches):
     ahead = next(batches)
     while True:
         batch = ahead
-        for part in batch:
-            distributed.broadcast(part, 0)
+        for part in batch: distributed.broadcast(part, 0)
         ahead = next(batches)
         yield batch
 nothing = torch.zeros(8, 8), torch.zeros(8, 1)
@@ -181,8 +180,8 @@ def test_ranks_of_fsdp_replay_at_once(tmp_path: Path) -> None:
 def test_a_rank_hands_batches_to_the_others(tmp_path: Path) -> None:
     """As accelerate's dispatcher: ahead of asking its loader for the next."""
     said, _ = trained(tmp_path, DISPATCHED, only=["no_sync"])
-    assert (said.facts.anchor, said.facts.loader.batch) == ("loader", 8)
-    assert said.facts.batches_per_step == 2
+    facts = said.facts
+    assert (facts.anchor, facts.loader.batch, facts.batches_per_step) == ("loader", 8, 2)
     assert said.checks["as it is"].bits
     assert {window.arm for window in said.windows} == {"as it is", "no_sync"}
 
@@ -207,24 +206,19 @@ def test_what_ranks_tell_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("local", "hosts", "refused"),
-    [("1", ["a", "a"], True), ("2", ["a", "b"], True), ("2", ["a", "a"], False)],
+    ("local", "hosts", "lengths", "why"),
+    [
+        *[("1", "aa", [], "several hosts"), ("2", "ab", [], "several hosts")],
+        *[("2", "aa", [12, 12, None], ""), ("2", "aa", [13, 12], "have 13 and 12 batches")],
+    ],
 )
-def test_ranks_of_several_hosts(
-    monkeypatch: pytest.MonkeyPatch, local: str, hosts: list[str], refused: bool
+def test_ranks_that_cannot_be_followed(
+    monkeypatch: pytest.MonkeyPatch, local: str, hosts: str, lengths: list[int], why: str
 ) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
-    monkeypatch.setattr(ranks.Ranks, "gather", lambda *_: hosts)
-    assert bool(ranks.refusal(ranks.Ranks(0, 2))) is refused
-
-
-@pytest.mark.parametrize(
-    ("lengths", "told"),
-    [([12, 12], ""), ([12, None], ""), ([13, 12], "13 and 12 batches an epoch")],
-)
-def test_ranks_of_uneven_epochs(lengths: list[int | None], told: str) -> None:
-    why = ranks.uneven(lengths)
-    assert told in why if told else not why
+    monkeypatch.setattr(ranks.Ranks, "gather", lambda *_: [*hosts])
+    told = ranks.refusal(ranks.Ranks(0, 2), lengths)
+    assert why in told if why else not told
 
 
 @pytest.mark.parametrize("given", ["--nnodes 2", "--nnodes=1:4", "--num_machines=2"])

@@ -57,8 +57,6 @@ class Started:
         going = replace(ran.process, ended=None)
         for count in (1, 2, None) if "window" in on else ():
             on["window"](replace(going, windows=going.windows[:count]))
-        if "block" in on:
-            on["block"](going)
         if "end" in on and ran.process.ended is not None:
             on["end"](ran.process)
         return ran
@@ -143,10 +141,10 @@ def test_rows_are_told_as_they_come(
     start({"fused": 1.25}, at_2=lambda _, ran: replace(ran, process=changed))
     measured("fused,tf32,workers")
     told = told_rows(capsys.readouterr().err)
-    assert told[0].startswith("1: input: an infinitely fast loader 1.44×"), "by the first window"
-    assert told[1] == "1: fused 1.25×"
+    assert told[0].startswith("1, first windows: input: an infinitely fast loader 1.44×")
+    assert told[1] == "1, first windows: fused 1.25×"
     told = [line for line in told if not line.startswith("1")]
-    assert told[0].startswith("2: tf32 1.000×"), "a process under way: new rows alone"
+    assert told[0].startswith("2, first windows: tf32 1.000×"), "of one under way: new rows alone"
     assert told[1].startswith("2: input: an"), "one that is over: what has changed, too"
     assert told[1].endswith("1.431× [1.422, 1.441], fused 1.27×"), "an interval where it tells"
     assert "4: num_workers 4 -> 8 1.50×" in told, "one round"

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from .aside import Aside
 from .batches import Batches
-from .ranks import is_ranked
+from .ranks import of_job
 from .said import Said
 
 # Of optimizers between two batches; behind more a loop is no longer taken for one over a loader.
@@ -238,7 +238,7 @@ class Anchors:
 
     def _ends_by_optimizer(self) -> bool:
         """The first step of several ranks, too, behind which they tell each other."""
-        return not (self.by_loader and self.alike) or (not self.steps and is_ranked())
+        return not (self.by_loader and self.alike) or (not self.steps and of_job().world > 1)
 
     def _ends_turn(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether none comes behind it before the first comes again."""

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from .anchors import Anchors
 from .constructed import length_of
 from .live import Live
-from .ranks import of_job, refusal, uneven
+from .ranks import of_job, refusal
 from .replay import Replay
 from .said import Said
 from .span import Course, NeverFlat, Span, machine
@@ -37,7 +37,7 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
         ranks = course.ranks = of_job()
         fed = ranks.gather([anchors.by_loader, length_of(anchors.loader)])
         anchors.alike = len({by_loader for by_loader, _ in fed}) == 1
-        refused = refusal(ranks) or uneven(length for by_loader, length in fed if by_loader)
+        refused = refusal(ranks, (length for by_loader, length in fed if by_loader))
         say("hello", **machine(anchors), world=ranks.world, refused=refused)
         if not refused:
             yield from course.steps()

@@ -52,20 +52,9 @@ def own_rank() -> int:
     return dist.get_rank() if _is_grouped() else 0
 
 
-def uneven(lengths: Iterable[int | None]) -> str:
-    """Why a rank would take steps that others do not, of what is known of their epochs."""
-    several = dict.fromkeys(map(str, filter(None, lengths)))
-    return UNEVEN.format(" and ".join(several)) if len(several) > 1 else ""
-
-
-def is_ranked() -> bool:
-    """Whether it has others by now."""
-    return _is_grouped() and dist.get_world_size() > 1
-
-
 def of_job() -> Ranks:
     """Those of the process group that there is by now."""
-    if not is_ranked():
+    if not _is_grouped() or dist.get_world_size() == 1:
         return Ranks()
     from torch.distributed.distributed_c10d import _get_default_store
 
@@ -73,15 +62,19 @@ def of_job() -> Ranks:
     return Ranks(dist.get_rank(), dist.get_world_size(), store)
 
 
-def refusal(ranks: Ranks) -> str:
-    """Why the ranks cannot be followed; empty where they can."""
+def refusal(ranks: Ranks, lengths: Iterable[int | None] = ()) -> str:
+    """Why the ranks cannot be followed; empty where they can. `lengths`: batches of their epochs,
+    where known: of fewer a rank would leave out a step that others take."""
     told = os.environ.get("WORLD_SIZE", "1")
     if ranks.world == 1:
         return "" if told in ("", "1") or _is_grouped() else NO_GROUP.format(told)
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
     if local.isdecimal() and int(local) != ranks.world:
         return HOSTS
-    return HOSTS if len(set(ranks.gather(socket.gethostname()))) > 1 else ""
+    if len(set(ranks.gather(socket.gethostname()))) > 1:
+        return HOSTS
+    several = dict.fromkeys(str(length) for length in lengths if length)
+    return UNEVEN.format(" and ".join(several)) if len(several) > 1 else ""
 
 
 def _is_grouped() -> bool:
