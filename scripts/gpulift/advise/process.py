@@ -134,7 +134,7 @@ def run(
     on: Mapping[str, Callable[[Process], None]] = MappingProxyType({}),
 ) -> Ran:
     """Starts the command with the setting and follows it to its end, which is that of all that it
-    started. What was said until then goes to `on["block"]` behind each block of windows, and to
+    started. What was said until then goes to `on["window"]` behind each of them, and to
     `on["end"]` with the last message, as the command may go on.
 
     Raises GpuliftError where it cannot be started, and of ranks that cannot be followed."""

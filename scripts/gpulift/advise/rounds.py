@@ -147,16 +147,14 @@ class _Rounds:
         """What is new, as the rest takes minutes: gains alone, for verdicts are of all launches.
         What a process under way shows is told where there was nothing."""
         advice = replace(self.measured, replays=[*self.measured.replays, *under_way]).advice()
-        if not self._known:
-            for line in advice.pace:
-                say(line)
         rows = [*advice.rows, *([advice.together] if advice.together else [])]
         gains = {row.label: _shown(row.gain.estimate) for row in rows if row.gain}
         known = self._known
         kept = known if under_way else [one for one in gains if known.get(one) == gains[one]]
         if new := {label: gain for label, gain in gains.items() if label not in kept}:
             known.update(new)
-            say(f"so far, process {self._begun}: {', '.join(map(' '.join, new.items()))}")
+            by = ", first windows" if under_way else ""
+            say(f"so far, process {self._begun}{by}: {', '.join(map(' '.join, new.items()))}")
 
     def replays(self) -> None:
         """A process for each launch, and one more for each arm in which one died, and for a script
@@ -260,7 +258,7 @@ class _Rounds:
     ) -> Ran:
         self._begun += 1
         self._progress.begin(f"process {self._begun}{self._expected}: {setting.label}")
-        on = {"block": self._tell_rows}
+        on = {"window": self._tell_rows}
         ran = process.run(self._asked.command, setting, turn, told, self._progress.phase, on)
         self.measured.seconds += ran.seconds
         if not ran.interrupted or ran.process.steps_s:
@@ -282,6 +280,8 @@ class _Rounds:
     def _choose(self, ran: Ran) -> None:
         """The settings, for what a process showed; tells how long all will take."""
         _require_measured(ran)
+        for line in self.measured.advice().pace:
+            say(line)
         asked = self._asked
         seen = plan.Seen.of(ran.process, asked.command.environment)
         settings = self.measured.settings = plan.settings(seen, asked.only, asked.vary)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from queue import Queue
 from typing import Any
@@ -21,9 +19,9 @@ from gpulift_probe import anchors  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 
-pytestmark = pytest.mark.world
+from tests.advise import scripts  # noqa: E402
 
-HOOKS = "_global_optimizer_post_hooks"
+pytestmark = pytest.mark.world
 
 
 class Watched:
@@ -62,11 +60,7 @@ class Watched:
 @pytest.fixture(name="watched")
 def _watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """With torch as it was behind it."""
-    kind = torch.amp.GradScaler
-    patched = ((DataLoader, "__iter__"), (torch.autograd, "backward"), (kind, "step"))
-    for owner, name in (*patched, (nn.Module, "eval"), (nn.Module, "train")):
-        monkeypatch.setattr(owner, name, getattr(owner, name))
-    monkeypatch.setattr(sys.modules["torch.optim.optimizer"], HOOKS, OrderedDict())
+    scripts.unhooked(monkeypatch)
     watched = Watched()
     yield watched
     watched.anchors.leave()

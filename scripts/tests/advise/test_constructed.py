@@ -165,6 +165,18 @@ def test_the_batch_is_changed_where_its_size_was_given() -> None:
     )
 
 
+def test_a_loader_made_of_another_has_its_batch() -> None:
+    """As libraries make a rank's: of an iterable dataset, or of parts of each batch."""
+    constructed.change_loaders({"batch_factor": 2})
+    size = DataLoader(Counted(), 4).batch_size
+    assert DataLoader(Counted(), size).batch_size == 8
+    assert DataLoader(ITEMS, size // 2).batch_size == 4
+    assert (
+        DataLoader(ITEMS, batch_sampler=BatchSampler(ITEMS, size, False)).batch_sampler.batch_size
+        == 8
+    )
+
+
 class OwnBatches(BatchSampler):  # type: ignore[misc]
     """Of somebody's own."""
 

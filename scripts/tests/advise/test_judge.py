@@ -24,17 +24,7 @@ from gpulift.advise.evidence import (
 )
 from gpulift.advise.judge import advise
 from gpulift.advise.settings import Setting
-from tests.advise.made import (
-    FACTS,
-    LOSSES,
-    STEP_S,
-    launches,
-    replay,
-    rounds,
-    silent,
-    tried,
-    turn,
-)
+from tests.advise.made import FACTS, LOSSES, STEP_S, launches, replay, rounds, silent, tried, turn
 
 WORKERS = Setting("workers_8", "num_workers 4 -> 8", "bits")
 GAINS = (1.2, 1.21, 1.19)

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 BEGIN = """\
-import os, sys, time, torch
+import itertools, os, sys, time, torch
 from torch import distributed, nn
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
@@ -57,6 +57,19 @@ def count(state, bucket):
     return allreduce_hook(state, bucket)
 model = nn.parallel.DistributedDataParallel(model)
 model.register_comm_hook(None, count)
+"""
+DISPATCHED = """
+def dispatched(batches):
+    ahead = next(batches)
+    while True:
+        batch = ahead
+        for part in batch: distributed.broadcast(part, 0)
+        ahead = next(batches)
+        yield batch
+nothing = torch.zeros(8, 8), torch.zeros(8, 1)
+epochs = itertools.chain.from_iterable(itertools.repeat(loader, 99))
+loader = dispatched(itertools.repeat(nothing) if rank else epochs)
+model, exchanges = nn.parallel.DistributedDataParallel(model), ""
 """
 ROUNDED = """
 class Unrounded:
@@ -164,6 +177,15 @@ def test_ranks_of_fsdp_replay_at_once(tmp_path: Path) -> None:
     assert said.facts.ddp is None
 
 
+def test_a_rank_hands_batches_to_the_others(tmp_path: Path) -> None:
+    """As accelerate's dispatcher: ahead of asking its loader for the next."""
+    said, _ = trained(tmp_path, DISPATCHED, only=["no_sync"])
+    facts = said.facts
+    assert (facts.anchor, facts.loader.batch, facts.batches_per_step) == ("loader", 8, 2)
+    assert said.checks["as it is"].bits
+    assert {window.arm for window in said.windows} == {"as it is", "no_sync"}
+
+
 def test_ranks_exchange_gradients_in_bf16(tmp_path: Path) -> None:
     said, printed = trained(tmp_path, ROUNDED, only=["set_to_none"], bf16_gradients=True)
     assert (said.facts.ddp.hooked, said.facts.unset) == (True, "")
@@ -184,15 +206,19 @@ def test_what_ranks_tell_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("local", "hosts", "refused"),
-    [("1", ["a", "a"], True), ("2", ["a", "b"], True), ("2", ["a", "a"], False)],
+    ("local", "hosts", "lengths", "why"),
+    [
+        *[("1", "aa", [], "several hosts"), ("2", "ab", [], "several hosts")],
+        *[("2", "aa", [12, 12, None], ""), ("2", "aa", [13, 12], "have 13 and 12 batches")],
+    ],
 )
-def test_ranks_of_several_hosts(
-    monkeypatch: pytest.MonkeyPatch, local: str, hosts: list[str], refused: bool
+def test_ranks_that_cannot_be_followed(
+    monkeypatch: pytest.MonkeyPatch, local: str, hosts: str, lengths: list[int], why: str
 ) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
-    monkeypatch.setattr(ranks.Ranks, "gather", lambda *_: hosts)
-    assert bool(ranks.refusal(ranks.Ranks(0, 2))) is refused
+    monkeypatch.setattr(ranks.Ranks, "gather", lambda *_: [*hosts])
+    told = ranks.refusal(ranks.Ranks(0, 2), lengths)
+    assert why in told if why else not told
 
 
 @pytest.mark.parametrize("given", ["--nnodes 2", "--nnodes=1:4", "--num_machines=2"])

@@ -189,11 +189,7 @@ def test_calls_are_counted() -> None:
         assert training.model[0].weight.sum().item() is not None  # nothing waits for a processor
 
     told = watched(step)
-    assert told.calls == {
-        optimizers.ZEROED: 2,
-        seen.COPIES: 1,
-        seen.COPIED_BYTES: 32,
-    }
+    assert told.calls == {optimizers.ZEROED: 2, seen.COPIES: 1, seen.COPIED_BYTES: 32}
 
 
 def test_reads_and_synchronizations_of_the_script_are_counted(

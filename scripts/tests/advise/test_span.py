@@ -110,6 +110,8 @@ def test_a_loop_without_a_loader_has_no_workers(clock: SimpleNamespace) -> None:
     own = Spanned(clock, SimpleNamespace(num_workers=6))
     own.step_s, own.anchors.by_loader = 0.5, False
     assert own.per_span() == 8
+    own.ranks = SimpleNamespace(gather=lambda workers: [workers, 6])
+    assert own.per_span() == 12, "as another rank, which has some"
 
 
 def test_live_steps_are_told(clock: SimpleNamespace) -> None:

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from .aside import Aside
 from .batches import Batches
+from .ranks import of_job
 from .said import Said
 
 # Of optimizers between two batches; behind more a loop is no longer taken for one over a loader.
@@ -31,7 +32,8 @@ class Anchors:
     """Has a course go on at each boundary, where a step has ended and the next has not begun.
 
     Of a loop over a DataLoader it is where the next batch is asked for, of others behind the step
-    of the optimizer; of several optimizers that take turns, behind that of the last.
+    of the optimizer; of several optimizers that take turns, behind that of the last. Ranks of which
+    some read no loader have it there, too: what others hand to them comes ahead of the next batch.
     """
 
     def __init__(self, say: Said, ends_epochs: bool = False) -> None:
@@ -40,6 +42,7 @@ class Anchors:
         self.ends_epochs = ends_epochs
         self.steps = 0
         self.by_loader = False
+        self.alike = True  # ranks: either all of them read a loader or none
         self.loader: Any = None  # that the last step's batch came from
         self.threaded: Any = None  # one that another thread reads, where no loader feeds the loop
         self.start_s = 0.0  # from the begin of a pass over the loader to its first batch
@@ -207,7 +210,8 @@ class Anchors:
 
     def _arrive(self, passing: Handing) -> None:
         """At a boundary, where a step was taken since the last batch."""
-        if self.by_loader and self._taken > self._taken_before and self._trains(passing):
+        at_loader = self.by_loader and not self._ends_by_optimizer()
+        if at_loader and self._taken > self._taken_before and self._trains(passing):
             self.aside.end()
             self._end_step()
 
@@ -229,8 +233,12 @@ class Anchors:
         ends_turn = self._ends_turn(optimizer)
         self._look_at_passes()
         self.own_s += time.perf_counter() - began_s
-        if ends_turn and not self.by_loader:
+        if ends_turn and self._ends_by_optimizer():
             self._end_step()
+
+    def _ends_by_optimizer(self) -> bool:
+        """The first step of several ranks, too, behind which they tell each other."""
+        return not (self.by_loader and self.alike) or (not self.steps and of_job().world > 1)
 
     def _ends_turn(self, optimizer: torch.optim.Optimizer) -> bool:
         """Whether none comes behind it before the first comes again."""

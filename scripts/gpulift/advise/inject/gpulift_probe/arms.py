@@ -6,51 +6,20 @@
 from __future__ import annotations
 
 from .exchange import Accumulating, NoExchange, Reshard
-from .flags import (
-    CudnnAttention,
-    EfficientAttention,
-    FlashAttention,
-    Tf32,
-    Threads,
-)
+from .flags import CudnnAttention, EfficientAttention, FlashAttention, Tf32, Threads
 from .forward import Bf16, Compile
 from .leftovers import Anomaly, Deterministic, Fill, SecondPass, Unread, Unwrapped
 from .optimizers import Foreach, Fused, SetToNone
 from .switch import Seen, Switch
 from .waits import Reads, Synchronize, item, synchronize, wait_event, wait_stream
 
-__all__ = [
-    "Seen",
-    "Switch",
-    "item",
-    "switches",
-    "synchronize",
-    "wait_event",
-    "wait_stream",
-]
+__all__ = ["Seen", "Switch", "item", "switches", "synchronize", "wait_event", "wait_stream"]
 
 _ALL: tuple[type[Switch], ...] = (
-    Tf32,
-    CudnnAttention,
-    FlashAttention,
-    EfficientAttention,
-    Bf16,
-    Foreach,
-    Fused,
-    SetToNone,
-    Compile,
-    Reads,
-    Synchronize,
-    Threads,
-    Anomaly,
-    Fill,
-    Deterministic,
-    Unwrapped,
-    Unread,
-    SecondPass,
-    NoExchange,
-    Accumulating,
-    Reshard,
+    *(Tf32, CudnnAttention, FlashAttention, EfficientAttention, Bf16),
+    *(Foreach, Fused, SetToNone, Compile, Reads, Synchronize, Threads),
+    *(Anomaly, Fill, Deterministic, Unwrapped, Unread, SecondPass),
+    *(NoExchange, Accumulating, Reshard),
 )
 
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -29,13 +28,13 @@ def change_loaders(plan: dict[str, Any]) -> None:
     dataset deals out nothing: each would give all of its items.
 
     The batch is changed only where the script itself gives its size, to a DataLoader or to torch's
-    sampler of batches, and once: a class of somebody's own may be made of a loader that was
-    changed already, as accelerate's is.
+    sampler of batches, and once: libraries make loaders of what another has, whose size was changed
+    already.
     """
     options, factor = plan.get("loader") or {}, plan.get("batch_factor")
     if not options and not factor:
         return
-    construct, changed = DataLoader.__init__, WeakSet[BatchSampler]()
+    construct = DataLoader.__init__
     signature = inspect.signature(construct)
 
     @functools.wraps(construct)
@@ -45,15 +44,25 @@ def change_loaders(plan: dict[str, Any]) -> None:
         dealt = is_dealt(values["dataset"], values.get("worker_init_fn"))
         _give(values, {k: v for k, v in options.items() if dealt or k != "num_workers"})
         if factor and type(loader) is DataLoader and values.get("batch_size"):
-            values["batch_size"] = max(1, int(values["batch_size"] * factor))
+            values["batch_size"] = Size.of(values["batch_size"], factor)
         sampler: Any = values.get("batch_sampler")
-        if factor and type(sampler) is BatchSampler and sampler not in changed:
-            sampler.batch_size = max(1, int(sampler.batch_size * factor))
+        if factor and type(sampler) is BatchSampler:
+            sampler.batch_size = Size.of(sampler.batch_size, factor)
         construct(*bound.args, **bound.kwargs)
-        if type(loader.batch_sampler) is BatchSampler:
-            changed.add(loader.batch_sampler)
 
     DataLoader.__init__ = constructing
+
+
+class Size(int):
+    """Of batches, as it was changed to; so is a rank's part of it."""
+
+    @classmethod
+    def of(cls, size: int, factor: float) -> Size:
+        """So many times as large, at least 1, unless it was changed."""
+        return size if isinstance(size, cls) else cls(max(1, int(size * factor)))
+
+    def __floordiv__(self, ranks: int) -> Size:
+        return Size(int(self) // ranks)
 
 
 def is_dealt(dataset: Any, worker_init: Any) -> bool:
@@ -69,6 +78,14 @@ def is_dealt(dataset: Any, worker_init: Any) -> bool:
 def batch_of(loader: Any) -> int | None:
     """Items in a batch; None where nothing tells."""
     return loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+
+
+def length_of(loader: Any) -> int | None:
+    """Batches of an epoch; None where nothing tells."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def is_sampled(loader: Any) -> bool:

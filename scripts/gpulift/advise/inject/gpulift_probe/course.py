@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from .anchors import Anchors
+from .constructed import length_of
 from .live import Live
 from .ranks import of_job, refusal
 from .replay import Replay
@@ -34,7 +35,9 @@ def of(plan: dict[str, Any], anchors: Anchors, say: Said) -> Course:
     sys.excepthook = _telling(course, sys.excepthook, ended_early)
     try:
         ranks = course.ranks = of_job()
-        refused = refusal(ranks)
+        fed = ranks.gather([anchors.by_loader, length_of(anchors.loader)])
+        anchors.alike = len({by_loader for by_loader, _ in fed}) == 1
+        refused = refusal(ranks, (length for by_loader, length in fed if by_loader))
         say("hello", **machine(anchors), world=ranks.world, refused=refused)
         if not refused:
             yield from course.steps()

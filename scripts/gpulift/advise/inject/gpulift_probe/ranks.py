@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 WAIT_S = 300.0  # in which a rank comes along: compilers take long
 HOSTS = "its ranks are on several hosts, of which advise follows those of one alone"
+UNEVEN = "its ranks have {} batches an epoch: each needs as many, as of accelerate's even_batches"
 NO_GROUP = "WORLD_SIZE is {}, and its first step was taken without a process group"
 
 
@@ -60,15 +62,19 @@ def of_job() -> Ranks:
     return Ranks(dist.get_rank(), dist.get_world_size(), store)
 
 
-def refusal(ranks: Ranks) -> str:
-    """Why the ranks cannot be followed; empty where they can."""
+def refusal(ranks: Ranks, lengths: Iterable[int | None] = ()) -> str:
+    """Why the ranks cannot be followed; empty where they can. `lengths`: batches of their epochs,
+    where known: of fewer a rank would leave out a step that others take."""
     told = os.environ.get("WORLD_SIZE", "1")
     if ranks.world == 1:
         return "" if told in ("", "1") or _is_grouped() else NO_GROUP.format(told)
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
     if local.isdecimal() and int(local) != ranks.world:
         return HOSTS
-    return HOSTS if len(set(ranks.gather(socket.gethostname()))) > 1 else ""
+    if len(set(ranks.gather(socket.gethostname()))) > 1:
+        return HOSTS
+    several = dict.fromkeys(str(length) for length in lengths if length)
+    return UNEVEN.format(" and ".join(several)) if len(several) > 1 else ""
 
 
 def _is_grouped() -> bool:

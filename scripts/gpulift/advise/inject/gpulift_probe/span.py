@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import math
 import os
 import platform
@@ -16,7 +15,7 @@ import torch
 from . import exchange
 from .anchors import Anchors
 from .arms import synchronize
-from .constructed import batch_of, is_dealt, is_sampled, unset
+from .constructed import batch_of, is_dealt, is_sampled, length_of, unset
 from .noted import notes
 from .ranks import Ranks
 from .said import Said
@@ -150,7 +149,8 @@ class Span:
     def per_span(self) -> int:
         """Steps: loaders of several processes deliver by turns."""
         workers = getattr(self.anchors.loader, "num_workers", 0) if self.anchors.by_loader else 0
-        return max(LEAST_STEPS, 2 * workers) if self.step_s < LEAST_S else 2
+        most = max(self.ranks.gather(workers))  # of the ranks that read it
+        return max(LEAST_STEPS, 2 * most) if self.step_s < LEAST_S else 2
 
     def observe(self) -> Course:
         """A step that is watched, and another for what watching leaves behind; once more where an
@@ -214,9 +214,7 @@ class Span:
 
 
 def _loader_facts(anchors: Anchors) -> dict[str, Any]:
-    loader, batches = anchors.source, None
-    with contextlib.suppress(TypeError):  # without a length
-        batches = len(loader)
+    loader = anchors.source
     return {
         "workers": loader.num_workers,
         "prefetch": loader.prefetch_factor,
@@ -225,6 +223,6 @@ def _loader_facts(anchors: Anchors) -> dict[str, Any]:
         "sampled": is_sampled(loader),
         "dealt": is_dealt(loader.dataset, loader.worker_init_fn),
         "threaded": not anchors.by_loader,
-        "batches": batches,
+        "batches": length_of(loader),
         "starts_s": 0.0 if loader.persistent_workers else anchors.start_s,
     }

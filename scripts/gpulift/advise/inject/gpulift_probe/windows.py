@@ -78,7 +78,6 @@ class Windows(Span):
                 few = self._steps_per_window(self.step_s) if slow else count
                 yield from self._window(arm, block, place, few)
                 self.end(arm)
-            self.say("block")
             took = self._took[-1]
             most_s = SLOW * max(took[BASELINE])
             every = [one for one in every if min(took[name_of(one)]) <= most_s]
