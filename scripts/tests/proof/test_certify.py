@@ -61,10 +61,7 @@ def test_seeds_differ_from_call_to_call_and_from_trial_to_trial(
     tmp_path: Path, bench: FakeDuets
 ) -> None:
     session = make_session(tmp_path)
-    first, second = (
-        run_trial(session, 0),
-        run_trial(session, 1),
-    )
+    first, second = run_trial(session, 0), run_trial(session, 1)
     seeds = [int(call["seed"]) for call in bench.calls]
     assert len(set(seeds)) == len(seeds)
     assert (first.seed, second.seed) == (session.seed_of(0), session.seed_of(1))
