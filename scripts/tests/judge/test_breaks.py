@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,15 +100,20 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return read_task(file)
 
 
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """Threads are counted by user, whom the candidates of other tests have, too."""
+    with side.WORKER.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def trials(task: Task, head: str, base: str = SOUND, roofs: Roofs = FAR) -> Trials:
-    sources = {
-        side: Source(side, side, text.encode()) for side, text in ((BASE, base), (HEAD, head))
-    }
+    sources = {BASE: Source(BASE, BASE, base.encode()), HEAD: Source(HEAD, HEAD, head.encode())}
     return Trials(task, sources, roofs, Limits(CALL_S))
 
 
 def states(one: side.Side) -> list[str]:
-    """Of its threads, as ps shows them."""
     return [file.read_text().rpartition(") ")[2][0] for file in one._threads.glob("*/stat")]
 
 
@@ -127,8 +134,7 @@ def test_a_head_that_breaks_is_named_and_the_base_stands(task: Task, name: str) 
     assert re.search(reason, error.reason), error.reason
     assert said.exit_code == 1
     assert said.other == BASE
-    assert said.other_s
-    assert 0 < said.other_s < CALL_S
+    assert 0 < (said.other_s or 0) < CALL_S
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -193,8 +199,7 @@ def test_what_the_kernel_does_for_it_ends_before_the_others_turn(task: Task) -> 
     found = trials(task, text)
     with found._side(0, HEAD) as one:
         one.ready()
-        given = found._fresh(found.task.drawn())
-        found._window(one, [given, given], 0.0)
+        found._window(one, [found._fresh(found.task.drawn())] * 2, 0.0)
         assert len(states(one)) > 1
         assert set(states(one)) == {"T"}
 
@@ -235,10 +240,8 @@ def test_a_judge_that_is_killed_leaves_no_process(task: Task, tmp_path: Path) ->
         left = [Path(f"/proc/{number}") for number in judge.stdout.readline().split()]
         assert len(left) == 2
         judge.kill()
-    until_s = time.monotonic() + 60.0
-    while any(_runs(one) for one in left) and time.monotonic() < until_s:
+    while any(_runs(one) for one in left):
         time.sleep(0.01)
-    assert not any(_runs(one) for one in left)
 
 
 def _runs(process: Path) -> bool:

@@ -10,6 +10,7 @@ from gpulift.judge.side import RefusedError
 from gpulift.judge.trials import MOST_BLOCKS
 from gpulift.verdicts.decision import IMPROVED, REGRESSED
 from proof.judged import HONEST, Cheat, cheats, honest, verdict_on
+from tests.judge.test_breaks import alone  # noqa: F401
 
 pytestmark = pytest.mark.world
 
