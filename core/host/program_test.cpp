@@ -1249,7 +1249,7 @@ TEST_F(BrokenOff, ByCtrlCKeepsEveryFinishedCase) {
 }
 
 TEST_F(BrokenOff, ASecondRunAtTheSameTimeIsRefused) {
-  const auto arguments = measure_arguments(modules({"fine"}), {"--launches", "4"});
+  const auto arguments = measure_arguments(modules({"fine"}), {"--launches", "400"});  // till it is killed
   const pid_t first = start_and_wait(arguments);
   const Result second = run(arguments);
   EXPECT_EQ(second.exit_code, 75);

@@ -210,7 +210,7 @@ def launches(trials: Trials) -> Iterator[float]:
         yield trials.launch(turn=turn % 2).log_ratio(ROW)
 
 
-def verdict_on(task: str, head: Source, most: int = 0) -> Verdict | RefusedError:
+def verdict_on(task: str, head: Source, most: int = 0, blocks: int = 3) -> Verdict | RefusedError:
     """As a gate decides, with short launches and no further than its first screen where that flags
     nothing; or with long ones, up to as many as `most`. On a card the first screen is all."""
     trials = trials_of(task, head)
@@ -219,7 +219,7 @@ def verdict_on(task: str, head: Source, most: int = 0) -> Verdict | RefusedError
         if most:
             trials.try_once()
         else:
-            trials.calls, trials.blocks = 2, 3
+            trials.calls, trials.blocks = 2, blocks
         for value in launches(trials):
             values.append(value)
             if len(values) in LOOKS:

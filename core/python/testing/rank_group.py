@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 Json = dict[str, Any]
@@ -41,10 +40,13 @@ FORKS.set_forkserver_preload(
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
+    """A port that nobody uses now. It stays bound here, so that the system gives it to no other
+    program before a rank listens there, which SO_REUSEADDR lets bind it all the same."""
+    held = socket.socket()
+    atexit.register(held.close)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return int(held.getsockname()[1])
 
 
 def work(
@@ -140,12 +142,7 @@ class RankGroup:
     def __enter__(self) -> RankGroup:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for one in self.ranks:
             one.end()
 

@@ -7,8 +7,10 @@ from collections import Counter
 import pytest
 
 from gpulift.judge.side import RefusedError
+from gpulift.judge.trials import MOST_BLOCKS
 from gpulift.verdicts.decision import IMPROVED, REGRESSED
-from proof.judged import HONEST, LOOKS, Cheat, cheats, honest, verdict_on
+from proof.judged import HONEST, Cheat, cheats, honest, verdict_on
+from tests.judge.test_breaks import alone  # noqa: F401
 
 pytestmark = pytest.mark.world
 
@@ -16,10 +18,8 @@ pytestmark = pytest.mark.world
 @pytest.mark.parametrize("cheat", cheats(), ids=lambda cheat: cheat.name)
 def test_no_cheat_is_accepted(cheat: Cheat) -> None:
     found = verdict_on(cheat.task, cheat.source)
-    if cheat.refused and not isinstance(found, RefusedError):
-        # Of 72 short calls one in four is checked: what is wrong in one of five may pass, 2.5 % of
-        # the time. The command's launches have some hundreds of calls.
-        found = verdict_on(cheat.task, cheat.source, most=LOOKS[0])
+    if cheat.refused and not isinstance(found, RefusedError):  # of 72 calls one in four is checked
+        found = verdict_on(cheat.task, cheat.source, blocks=MOST_BLOCKS)
     if isinstance(found, RefusedError):
         assert found.side == "head"
         assert cheat.refused, f"it does what the base does, and was refused: {found}"

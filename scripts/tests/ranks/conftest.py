@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
@@ -133,11 +134,10 @@ def ended(process: subprocess.Popen[str]) -> Ended:
 
 def environment(folder: Path) -> dict[str, str]:
     """Of a call of gpulift past its launcher."""
-    found = os.environ.get("PYTHONPATH", "")
-    paths = [str(checkout_root() / "scripts"), *filter(None, found.split(os.pathsep))]
+    paths = [str(checkout_root() / "scripts"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "GPULIFT_BUILD": str(BUILD),
-        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "TMPDIR": str(folder),
         "OMP_NUM_THREADS": "1",
         "GPULIFT_RANKS_KEY": KEY.decode(),
@@ -145,9 +145,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """That nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+    """That nobody listens at. It stays bound here, so that the system gives it to no other program
+    before a rank listens there, which SO_REUSEADDR lets bind it all the same."""
+    held = socket.socket()
+    atexit.register(held.close)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return int(held.getsockname()[1])
 
 
 def ip(*words: str) -> None:

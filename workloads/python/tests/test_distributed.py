@@ -178,7 +178,7 @@ def test_a_rendezvous_that_cannot_be_reached_is_said(script: Path) -> None:
 def test_a_rank_that_takes_no_part_in_an_exchange_is_not_waited_for_without_end(
     script: Path,
 ) -> None:
-    script.write_text(SCRIPT + IMPATIENT)
+    script.write_text(SCRIPT + IMPATIENT.replace("1", "5"))
     with rank_group.RankGroup(script) as group:
         group.hello("silent", {})
         other, silent = group.window(2)
@@ -189,12 +189,12 @@ def test_a_rank_that_takes_no_part_in_an_exchange_is_not_waited_for_without_end(
 
 
 def test_between_nodes_a_rank_that_takes_no_part_is_waited_for_a_shorter_time(script: Path) -> None:
-    script.write_text(SCRIPT + "\ndistributed.LATE_S = 1\n")
+    script.write_text(SCRIPT + "\ndistributed.LATE_S = 5\n")
     with rank_group.RankGroup(script, variables={"GPULIFT_NODES": "2"}) as group:
         group.hello("silent", {})
         other, _ = group.window(2)
         assert group.exit_codes() == [1, 0]
-    assert "Timed out waiting 1000ms" in other["error"]
+    assert "Timed out waiting 5000ms" in other["error"]
 
 
 def test_ranks_on_several_nodes_need_the_cores_of_their_own(script: Path) -> None:
