@@ -183,6 +183,18 @@ def test_a_mask_is_kept_or_made_anew(
         assert len(made) == count, arm
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU is what would be waited for")
+@pytest.mark.parametrize("arm", ARMS)
+def test_no_step_waits_for_the_device(technique: ModuleType, arm: str) -> None:
+    work = technique.Pass(arm, "chat_toy", 7, torch.device("cuda", 0))
+    work.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        work.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.parametrize("arm", KERNEL_ARMS)
 def test_kernels_need_a_gpu(technique: ModuleType, arm: str) -> None:
     with pytest.raises(technique.Skip, match="the kernels of this attention need a GPU"):

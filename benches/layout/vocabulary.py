@@ -12,6 +12,7 @@ from gpulift_work.training import (
     errors_of,
     free_memory,
     keep_the_compiler_quiet,
+    make_batch,
     memory_of_step,
     require_compiler,
     require_gpu_for,
@@ -23,12 +24,12 @@ TECHNIQUE = {
     "question": "What is it worth to pad an odd vocabulary, and does a compiler do it by itself?",
     "expectation": """
         Rows of 50257 numbers of two bytes begin anywhere, and tensor cores read 16 bytes at once:
-        the output layer's three products, 1.9 TFLOP of 7.0, take 18 ms by kernels for any place
-        and 3 ms by those for places of 16 bytes. The 47 words more are 0.1 % of the layer, and no
-        text has them. Eager 1.5, as two earlier launches of 16 rows on an H100 were (76.5 and 50.7
-        ms); of 8 rows, one launch has 1.06, since a host took 37 ms to issue what the GPU does in
-        27. Inductor pads such products by itself: 1.04 where it may, 1.55 where its
-        `shape_padding` is off. The toy has 61 or 64 words: alike on a processor.
+        the output layer's three products, 3.8 TFLOP of 13, take 36 ms by kernels for any place and
+        6 ms by those for places of 16 bytes. The 47 words more are 0.1 % of the layer, and no text
+        has them. Eager 1.5, as two earlier launches of 16 rows on an H100 were (76.5 and 50.7 ms);
+        of 8 rows, one launch has 1.06, since a host took 37 ms to issue what the GPU does in 27.
+        Inductor pads such products by itself: 1.04 where it may, 1.55 where its `shape_padding` is
+        off. The toy has 61 or 64 words: alike on a processor.
     """,
     "predict": [
         "model:gpt2/form:eager: padded 1.4-1.65",
@@ -61,7 +62,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         keep_the_compiler_quiet()
     threads = set_up(device)
     rows = ROWS[name]
-    training = Training(name if arm == "padded" else f"{name}_unpadded", device, seed, batch=rows)
+    unpadded = f"{name}_unpadded"
+    training = Training(name if arm == "padded" else unpadded, device, seed, batch=rows)
+    torch.manual_seed(seed)  # the same text for both, which has none of the words that pad
+    training.input, training.target = (one.to(device) for one in make_batch(unpadded, rows))
     if form != "eager":
         options = {"shape_padding": form == "compiled"}
         training.loss_of = torch.compile(training.loss_of, options=options)

@@ -14,6 +14,20 @@ def arm_of(technique: ModuleType, name: str, form: str) -> Any:
     return technique.make(name, {"model": "gpt_toy", "form": form}, 7, None)
 
 
+@pytest.fixture
+def trainings(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Those that arms make."""
+    kept: list[Any] = []
+    made = technique.Training
+
+    def make_and_keep(*of: Any, **said: Any) -> Any:
+        kept.append(made(*of, **said))
+        return kept[-1]
+
+    monkeypatch.setattr(technique, "Training", make_and_keep)
+    return kept
+
+
 def test_the_padded_model_has_the_next_multiple_of_64_words() -> None:
     from gpulift_work.training import GPT_SIZES, TWINS
 
@@ -24,22 +38,23 @@ def test_the_padded_model_has_the_next_multiple_of_64_words() -> None:
         assert TWINS[name] == TWINS[f"{name}_unpadded"]
 
 
-@pytest.mark.parametrize("name", ["unpadded", "padded"])
-def test_a_wrong_gradient_is_found(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str
+def test_both_have_the_same_text_and_no_word_of_it_pads(
+    technique: ModuleType, trainings: list[Any]
 ) -> None:
-    made: list[Any] = []
-    make = technique.Training
+    for name in ("unpadded", "padded"):
+        arm_of(technique, name, "eager")
+    unpadded, padded = trainings
+    assert padded.input.equal(unpadded.input)
+    assert padded.target.equal(unpadded.target)
+    assert padded.target.max() < 61 < padded.model.output_weight.shape[0]
 
-    def make_and_keep(*of: Any, **said: Any) -> Any:
-        made.append(make(*of, **said))
-        return made[-1]
 
-    monkeypatch.setattr(technique, "Training", make_and_keep)
+@pytest.mark.parametrize("name", ["unpadded", "padded"])
+def test_a_wrong_gradient_is_found(technique: ModuleType, trainings: list[Any], name: str) -> None:
     arm = arm_of(technique, name, "eager")
     assert arm.error() <= arm.tolerance
-    loss = made[0].loss_of
-    made[0].loss_of = lambda *batch: 1.001 * loss(*batch)
+    loss = trainings[0].loss_of
+    trainings[0].loss_of = lambda *batch: 1.001 * loss(*batch)
     assert arm.error() > arm.tolerance
 
 

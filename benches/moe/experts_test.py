@@ -39,6 +39,28 @@ def test_tokens_in_another_order_are_found(
     assert job.error() > technique.TECHNIQUE["check"]["tolerance"]
 
 
+def test_a_network_that_is_left_out_is_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_but_one(tokens: Any, chosen: Any, shares: Any, *weights: Any) -> Any:
+        return experts.grouped(tokens, chosen, shares * (chosen < 3), *weights)
+
+    monkeypatch.setattr(technique, "grouped", all_but_one)
+    with pytest.raises(technique.Failed, match="no gradient reaches"):
+        technique.Job("moe_toy", CPU, 7, "grouped").error()
+
+
+@pytest.mark.parametrize("name", ["moe_8e", "moe_64e"])
+def test_networks_have_as_many_tokens(technique: ModuleType, name: str) -> None:
+    size = experts.MOE_SIZES[name]
+    chosen = technique.drawn(8192, size, CPU)(None)
+    assert chosen.shape == (8192, size.chosen)
+    taken = torch.zeros(8192, size.experts).scatter(1, chosen, 1.0).sum(0)
+    assert taken.sum() == 8192 * size.chosen, "one is taken twice"
+    assert taken.max() < 1.15 * taken.mean()
+    assert taken.min() > 0.85 * taken.mean()
+
+
 def test_a_compiled_model_is_as_exact(technique: ModuleType) -> None:
     job = technique.Job("moe_toy", CPU, 7, "grouped_compiled")
     assert job.error() < technique.TECHNIQUE["check"]["tolerance"]

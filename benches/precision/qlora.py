@@ -24,7 +24,7 @@ from gpulift_work.training import (
     set_up,
     tokens_of_step,
 )
-from gpulift_worker import Arm
+from gpulift_worker import Arm, Failed
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -88,7 +88,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     thin = [weight for weight in training.model.parameters() if weight.requires_grad]
     training.optimizer = make_optimizer(name, thin)
     frozen_bytes = sum(
-        weight.nbytes for weight in training.model.parameters() if not weight.requires_grad
+        bytes_of(weight) for weight in training.model.parameters() if not weight.requires_grad
     )
     free_memory(device)
 
@@ -97,6 +97,10 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         found = gradients_of(training.model)
         expected = exact_gradients(training)
         free_memory(device)
+        before = [weight.detach().clone() for weight in thin]
+        training.update()
+        if any(map(torch.equal, before, thin)):
+            raise Failed("a step leaves a thin matrix as it was")
         return distance(found, expected)
 
     return arm_on(
@@ -165,6 +169,13 @@ def in_nf4(linear: nn.Linear, kind: torch.dtype) -> nn.Linear:
         linear.weight.data.cpu(), requires_grad=False, quant_type="nf4"
     )
     return quantised.to(linear.weight.device)  # which quantises
+
+
+def bytes_of(weight: Any) -> int:
+    """Of 4 bits with their scales, and with those of the scales."""
+    state = getattr(weight, "quant_state", None)
+    scales = [] if state is None else [state.absmax, state.state2.absmax]
+    return sum(part.nbytes for part in (weight, *scales))
 
 
 def exact_gradients(training: Training) -> torch.Tensor:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-CPU = torch.device("cpu")
 POINT = {"model": "llama_toy", "activations": "kept"}
 
 
@@ -30,44 +29,55 @@ def test_gradients_are_those_of_what_the_weights_stand_for(
     assert found.error() <= found.tolerance
 
 
+@pytest.fixture
+def trainings(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Those that arms make."""
+    kept: list[Any] = []
+    made = technique.Training
+
+    def make_and_keep(*given: Any) -> Any:
+        kept.append(made(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(technique, "Training", make_and_keep)
+    return kept
+
+
 def test_four_bits_are_a_fraction_of_the_layers_and_another_model(technique: ModuleType) -> None:
     sixteen, four = make(technique, "lora"), make(technique, "qlora")
     layers, rest = 2 * (2 * 64 * 96 + 3 * 64 * 128), 64 * 64 + 5 * 64
+    scales = layers / 64 + 2 * 7 * 4  # a byte for each 64 weights, a number for each 256 bytes
     assert sixteen.metrics()["frozen_bytes"] == 4 * (layers + rest)
-    assert four.metrics()["frozen_bytes"] == layers / 2 + 4 * rest
+    assert four.metrics()["frozen_bytes"] == layers / 2 + scales + 4 * rest
 
 
 @pytest.mark.parametrize("arm", ["lora", "qlora"])
-def test_a_wrong_gradient_is_found(
-    technique: ModuleType, monkeypatch: pytest.MonkeyPatch, arm: str
-) -> None:
-    trainings: list[Any] = []
-    made = technique.Training
-
-    def kept(*given: Any) -> Any:
-        trainings.append(made(*given))
-        return trainings[-1]
-
-    monkeypatch.setattr(technique, "Training", kept)
+def test_a_wrong_gradient_is_found(technique: ModuleType, trainings: list[Any], arm: str) -> None:
     found = make(technique, arm)
     loss = trainings[0].loss_of
     trainings[0].loss_of = lambda *batch: 1.001 * loss(*batch)
     assert found.error() > found.tolerance
 
 
-def test_a_step_changes_thin_matrices_alone(technique: ModuleType) -> None:
-    training = technique.Training("llama_toy", CPU, 7)
-    technique.freeze(training, in_4_bits=False)
-    before = {name: weight.clone() for name, weight in training.model.named_parameters()}
-    training.optimizer = technique.make_optimizer(
-        "llama_toy", [weight for weight in training.model.parameters() if weight.requires_grad]
-    )
-    training.step()
-    changed = {
-        name for name, weight in training.model.named_parameters() if not weight.equal(before[name])
-    }
+def test_a_step_changes_thin_matrices_alone(technique: ModuleType, trainings: list[Any]) -> None:
+    found = make(technique, "lora")
+    weights = dict(trainings[0].model.named_parameters())
+    before = {name: weight.detach().clone() for name, weight in weights.items()}
+    found.step()
+    changed = {name for name, weight in weights.items() if not weight.equal(before[name])}
     assert changed == {name for name in before if ".down." in name or ".up." in name}
     assert len(changed) == 2 * 2 * 7
+
+
+def test_a_matrix_that_no_step_changes_is_found(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_optimizer = technique.make_optimizer
+    monkeypatch.setattr(
+        technique, "make_optimizer", lambda name, thin: make_optimizer(name, thin[1:])
+    )
+    with pytest.raises(technique.Failed, match="leaves a thin matrix"):
+        make(technique, "lora").error()
 
 
 def test_work_is_a_third_less_than_training_but_for_attention(technique: ModuleType) -> None:

@@ -88,8 +88,9 @@ def flex(lengths: list[int], device: torch.device) -> Attend:
 
 
 def documents_of(lengths: list[int], device: torch.device) -> torch.Tensor:
-    """Which one each token is of."""
-    counts = torch.tensor(lengths, device=device)
+    """Which one each token is of. From pageable memory the copy would be waited for, and with it
+    all work before: a step that makes its mask anew would find the queue empty."""
+    counts = torch.tensor(lengths, pin_memory=device.type == "cuda").to(device, non_blocking=True)
     places = torch.arange(len(lengths), device=device)
     return places.repeat_interleave(counts, output_size=sum(lengths))
 
