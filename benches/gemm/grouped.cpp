@@ -158,19 +158,20 @@ const gpulift::Technique gpulift::technique{
         and 0.38 to 0.42 on an H200, where it is at 266 to 318 TFLOP/s with 16384 tokens. NVIDIA's own account of the
         call (the blog on cuBLAS 12.5) says that its kernels use the tensor cores by warps alone, not by groups of four
         as Hopper's fastest ones do; kernel/matmul_ladder has 380 TFLOP/s by warps and 800 by groups. Whether cuBLAS
-        13.1 still does is not known; the pace says so. That is what is known of this call, not of grouping: of 64
-        experts and 1024 tokens, which are bound by weights, it has 1.14 to 1.26 of torch's. An H200, two runs of one
-        launch: graph_of_loop of 64 experts and 1024 tokens has 0.33 to 0.37, not 0.5 or more: 5.6 us for each product,
-        not 4. Its tile is 64 x 8 by cuBLASLt's numbers, so that 44 blocks for 132 multiprocessors read 5.8 MB, at 1
-        TB/s, and the next product waits for them; that this bounds it is reckoned. The batch has all 64 products'
-        blocks at once, 93 us, 4.0 TB/s. Eight streams differ from one by 6 % at most, either way; with 16384 tokens
-        they have 0.22 to 0.25, not 0.3 or more: 8 to 11 us for each of the 64 calls are the host's, as on one stream,
-        and differ by a quarter from run to run. 8 experts and 1024 tokens, half of them for one, was not predicted: the
-        loop has 1.16 to 1.19, in a graph 1.21 to 1.24, on streams 1.29 to 1.33. torch takes 1.4 times as long as
-        evenly: by the mean of 128 tokens it takes tiles of 64 (GroupMM.cu: 128 or fewer), and 73 tokens of seven
-        experts are two tiles as 128 are, so that 2464 tiles are 1.38 times the 1792 of before. The loop has a kernel
-        for each size: 128 x 256 for 512 tokens. 16384 tokens for 8: torch's kernel reaches 778 TFLOP/s where 650 were
-        expected, so that nothing is more than 1.06 of it.)",
+        13.1 still does is not known; the pace says so. That is what is known of this call, not of grouping: cuBLASLt
+        has grouped products for Hopper from CUDA 13.3 on (pytorch/pytorch#177037), which 13.1 lacks, and of 64 experts
+        and 1024 tokens, which are bound by weights, it has 1.14 to 1.26 of torch's. An H200, two runs of one launch:
+        graph_of_loop of 64 experts and 1024 tokens has 0.33 to 0.37, not 0.5 or more: 5.6 us for each product, not 4.
+        Its tile is 64 x 8 by cuBLASLt's numbers, so that 44 blocks for 132 multiprocessors read 5.8 MB, at 1 TB/s, and
+        the next product waits for them; that this bounds it is reckoned. The batch has all 64 products' blocks at once,
+        93 us, 4.0 TB/s. Eight streams differ from one by 6 % at most, either way; with 16384 tokens they have 0.22 to
+        0.25, not 0.3 or more: 8 to 11 us for each of the 64 calls are the host's, as on one stream, and differ by a
+        quarter from run to run. 8 experts and 1024 tokens, half of them for one, was not predicted: the loop has 1.16
+        to 1.19, in a graph 1.21 to 1.24, on streams 1.29 to 1.33. torch takes 1.4 times as long as evenly: by the mean
+        of 128 tokens it takes tiles of 64 (GroupMM.cu: 128 or fewer), and 73 tokens of seven experts are two tiles as
+        128 are, so that 2464 tiles are 1.38 times the 1792 of before. The loop has a kernel for each size: 128 x 256
+        for 512 tokens. 16384 tokens for 8: torch's kernel reaches 778 TFLOP/s where 650 were expected, so that nothing
+        is more than 1.06 of it.)",
     .arms = {"torch_grouped", "cublas_grouped", "batched", "loop", "loop_on_8_streams", "graph_of_loop"},
     .python = {"torch_grouped"},
     .l2 = gpulift::Cache::kBySize,

@@ -29,6 +29,13 @@ def test_an_arm_is_as_exact_as_its_type(technique: ModuleType, name: str, layer:
     assert found.roof == "host_memory"
 
 
+def test_what_a_cache_may_keep_has_no_roof(
+    technique: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(technique, "sets_beyond_cache", lambda device, size: 2)
+    assert make(technique, "fp32", "gelu").roof == ""
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_fewer_bits_than_the_arm_has_are_found(technique: ModuleType, layer: str) -> None:
     for name, other in (("fp32", "fp16"), ("fp16", "bf16")):
