@@ -78,6 +78,7 @@ ARMS = {
     "fp32_in_worker": "floats, normalised in the worker",
     "torch": "torch's kernels",
     "grouped": "grouped products, eager",
+    "explicit": "scores written out in memory",
 }
 # The settings of job/ladder and job/fit by the names that people know them by, and how each is
 # turned on; of one of them by its id as well.
@@ -200,7 +201,8 @@ FASTER = Situation(
         thing(
             "fused attention",
             "`torch.nn.functional.scaled_dot_product_attention`",
-            "attention/sdpa: cudnn, flash @model:gpt2_4_layers/tokens:2048",
+            "attention/sdpa: cudnn, flash > explicit @model:gpt2_4_layers/tokens:2048",
+            note="torch takes cuDNN's by itself on an H100 or H200, flash on others",
         ),
         thing(
             "experts in one grouped product, compiled",
