@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from gpulift_work.feeding import (
@@ -21,8 +21,9 @@ from gpulift_work.feeding import (
     stored,
     tensor_cut,
 )
-from gpulift_work.loaders import PREFETCH, Key, Order, ProcessLoader, Rounds, Samples
+from gpulift_work.loaders import PREFETCH, Order, ProcessLoader, Samples
 from gpulift_work.loaders import require_shared_memory as require_shared
+from gpulift_work.overlapping import Overlapping
 from gpulift_worker import Arm, Skip, scratch
 
 TECHNIQUE = {
@@ -135,21 +136,3 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
             **note_of(FILES),
         },
     )
-
-
-class Overlapping(Rounds):
-    """Each step of a round has the next batch's loading behind it, as in a training. By rounds that
-    end with a step a device that is waited for would not work while the next batch is loaded, and
-    those of naive have one batch: of 410 ms, beside 160 of a ViT's step."""
-
-    trained: Sequence[Key] = ()  # of the last step
-
-    def step(self) -> None:
-        for _ in range(self.batches):
-            self.trained, data = self.last
-            self.train(data)
-            self.take()
-
-    def settle(self) -> None:
-        super().settle()
-        self.take()

@@ -61,7 +61,9 @@ def test_all_arms_train_on_the_same_images(workers: Any, trained: list[Any]) -> 
     firsts = []
     for arm in ARMS:
         trained.clear()
-        workers.make(arm, POINT, 7, None).step()
+        found = workers.make(arm, POINT, 7, None)
+        found.before()
+        found.step()
         firsts.append(trained[0])
     assert all(one.equal(firsts[0]) for one in firsts)
     assert firsts[0].dtype == torch.float32
@@ -75,10 +77,11 @@ def test_an_arm_that_loads_another_image_does_not_pass(
 
     def load_other(key: tuple[int, int]) -> Any:
         loaded.append(key)
-        return right((0, (key[1] + (len(loaded) == BATCH)) % 4))  # the last is its neighbour
+        return right((0, (key[1] + (len(loaded) == 2 * BATCH)) % 4))  # the last one trained on
 
     monkeypatch.setattr(workers, "pillow_cut", lambda _: load_other)
     found = workers.make("in_process", POINT, 7, None)
+    found.before()
     found.step()
     assert found.error() > TOLERANCE
 
