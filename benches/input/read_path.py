@@ -59,6 +59,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     content = seeded_samples(count, size, seed)
     file = folder / "content"
     file.write_bytes(content)
+    with_file(file, 0, os.fsync)  # else the system writes it while O_DIRECT reads
     in_sequence = point["access"] == "sequential_1m"
     places = np.arange(count)
     if not in_sequence:
