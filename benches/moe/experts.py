@@ -39,7 +39,7 @@ TECHNIQUE = {
         "model:moe_8e @h100: grouped 75-105 ms, grouped_compiled 1.03-1.25, one_by_one 0.8-0.97",
         "model:moe_64e @h100: grouped 62-92 ms, grouped_compiled 1.03-1.3, one_by_one 0.4-0.7",
         "model:moe_8e @h200: grouped 90-106 ms, grouped_compiled 1.18-1.32, one_by_one 0.4-0.55",
-        "model:moe_64e @h200: grouped 92-106 ms, grouped_compiled 1.28-1.42, one_by_one 0.1-0.18",
+        "model:moe_64e @h200: grouped 94-116 ms, grouped_compiled 1.22-1.4, one_by_one 0.08-0.15",
     ],
     "found": """
         One launch on an H100, when routers chose: 117 and 116 ms in groups (64 and 8 networks),
