@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from gpulift_work.first_steps import FirstSteps
-from gpulift_work.jobs import BOUNDS, calm_layers
+from gpulift_work.jobs import Job
 from gpulift_work.llama import Llama
 from gpulift_work.losses import LossOfHidden, compiled, of_logits
 from gpulift_work.training import (
@@ -71,7 +70,7 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
         require_compiler(device)
         keep_the_compiler_quiet()
     threads = set_up(device)
-    job = Job(name, device, seed)
+    job = Job(name, device, seed, ["bf16", "fused_adamw"])
     model = job.training.model
     use_kernels(model, KERNELS if arm == "all" else (arm,))
     if is_compiled:
@@ -79,26 +78,6 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
     job.training.loss_of = LossOfHidden(model, compiled() if is_compiled else of_logits)
     roof = "" if name == "llama_toy" else "gemm/bf16"
     return job.arm(threads, compiles=is_compiled, roof=roof)
-
-
-class Job(FirstSteps):
-    """A training in BF16, from weights at which a rounding stays one."""
-
-    bounds = BOUNDS
-
-    def __init__(self, name: str, device: torch.device, seed: int) -> None:
-        super().__init__(name, device, seed)
-        self.training.bf16 = True
-        calm_layers(self.training.model)
-
-    def begin(self) -> None:
-        """With its calm weights."""
-        super().begin()
-        calm_layers(self.training.model)
-
-    def prepare_exact(self, model: nn.Module) -> None:
-        """The same of the model in TF32."""
-        calm_layers(model)
 
 
 def use_kernels(model: Llama, kernels: tuple[str, ...]) -> None:

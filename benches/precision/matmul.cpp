@@ -36,8 +36,8 @@ const gpulift::Technique gpulift::technique{
         3 to 5 us: 2x to 3x of fp32, whatever the format. The GPT-2 product has k = 768 only: 77 GFLOP take 103 us in
         bf16, during which 131 MB must be moved (32 us of 4.1 TB/s), so bf16 falls to 11x to 14x of fp32 and fp8 below
         20x. Errors: a format with unit roundoff u gives 0.6 u, and 0.74 u with a result rounded to it: fp32 1e-6 or
-        less, tf32 3e-4 to 8e-4, fp16 4e-4, bf16 3e-3, fp8 4e-2. Sums of fp8 are
-        in cuBLASLt's fast mode, which forward products of a training take.)",
+        less, tf32 3e-4 to 8e-4, fp16 4e-4, bf16 3e-3, fp8 4e-2. Sums of fp8 are in cuBLASLt's fast mode, which forward
+        products of a training take.)",
     .predict = {{.arm = "fp16", .cases = burst_of("8192x8192x8192"), .on = "h200", .speedup = {{1.69, 2.06}}},
                 {.arm = "bf16", .cases = burst_of("8192x8192x8192"), .on = "h200", .speedup = {{1.69, 2.06}}},
                 {.arm = "fp8", .cases = burst_of("8192x8192x8192"), .on = "h200", .speedup = {{3.04, 3.71}}},

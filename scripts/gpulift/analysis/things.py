@@ -202,7 +202,7 @@ FASTER = Situation(
             "fused attention",
             "`torch.nn.functional.scaled_dot_product_attention`",
             "attention/sdpa: cudnn, flash > explicit @model:gpt2_4_layers/tokens:2048",
-            note="torch takes cuDNN's by itself on an H100 or H200, flash on others",
+            note="torch takes cuDNN's by itself on an H100, H200 or B200, else flash",
         ),
         thing(
             "experts in one grouped product, compiled",

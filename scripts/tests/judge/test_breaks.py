@@ -240,8 +240,10 @@ def test_a_judge_that_is_killed_leaves_no_process(task: Task, tmp_path: Path) ->
         left = [Path(f"/proc/{number}") for number in judge.stdout.readline().split()]
         assert len(left) == 2
         judge.kill()
-    while any(_runs(one) for one in left):
+    until_s = time.monotonic() + 60.0
+    while any(_runs(one) for one in left) and time.monotonic() < until_s:
         time.sleep(0.01)
+    assert not any(_runs(one) for one in left)
 
 
 def _runs(process: Path) -> bool:
