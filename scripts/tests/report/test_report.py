@@ -327,17 +327,6 @@ def test_every_reference_file_is_sound() -> None:
         assert all(peak.source and peak.date for peak in reference.peaks.values())
 
 
-def test_a_reference_that_names_a_roof_twice_is_refused(tmp_path: Path) -> None:
-    entry = '{"roof":"a","value":1,"unit":"B/s","meaning":"m","source":"s","date":"d"}'
-    file = tmp_path / "x.json"
-    file.write_text(f'{{"name":"x","entries":[{entry},{entry}]}}')
-    with pytest.raises(GpuliftError, match="a more than once"):
-        read_reference(file)
-    file.write_text(f'{{"name":"x","entries":[{entry.replace("1", "0")}]}}')
-    with pytest.raises(GpuliftError, match="must be float > 0"):
-        read_reference(file)
-
-
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [
