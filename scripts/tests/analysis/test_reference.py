@@ -163,6 +163,7 @@ def test_committed_files_are_named_after_their_gpu_and_written_as_the_writer_wri
     for file in files:
         reference = read_reference(file)
         assert file.name == f"{slug(reference.name)}.json"
+        assert reference.peak("device_memory"), file
         assert file.read_text(encoding="utf-8") == to_json(reference)
         assert all(entry.source.find("http") < 0 for entry in reference.published)
         if file.stem.startswith("nvidia-"):

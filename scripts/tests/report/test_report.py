@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpulift.analysis.gains import headline
-from gpulift.analysis.reference import find_reference, read_reference
+from gpulift.analysis.reference import find_reference
 from gpulift.analysis.summary import Summary, summarise
 from gpulift.ground import terminal, text
 from gpulift.ground.errors import GpuliftError
@@ -316,15 +316,6 @@ def test_tables_name_what_they_show() -> None:
         screen.print(tables.problems(bare.problems, "Skipped"))
     for words in ("848 TFLOP/s", "1.429× [1.424, 1.435]", "2.00 µs", "mimalloc: libmimalloc.so.2"):
         assert words in shown.get()
-
-
-def test_every_reference_file_is_sound() -> None:
-    files = sorted((CHECKOUT / "results" / "reference").glob("*.json"))
-    assert files
-    for file in files:
-        reference = read_reference(file)
-        assert reference.peak("device_memory")
-        assert all(peak.source and peak.date for peak in reference.peaks.values())
 
 
 @pytest.mark.parametrize(
