@@ -46,6 +46,30 @@ def script_beside(request: pytest.FixtureRequest) -> ModuleType:
     return technique_script.load(str(request.path))
 
 
+@pytest.fixture(name="trainings")
+def trainings_that_arms_make(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """trainings: those that arms of the script made."""
+    kept: list[Any] = []
+    made = technique.Training
+
+    def make_and_keep(*given: Any, **said: Any) -> Any:
+        kept.append(made(*given, **said))
+        return kept[-1]
+
+    monkeypatch.setattr(technique, "Training", make_and_keep)
+    return kept
+
+
+@pytest.fixture(name="no_settings")
+def variables_of_arms_unset(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """no_settings: this process has none of the variables that arms of the script are given."""
+    for variables in technique_script.manifest(str(request.path))["environment"].values():
+        for name in variables:
+            monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(name="idle_graphs")
 def graphs_that_do_nothing(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """idle_graphs: steps are recorded as on a GPU, and replays do nothing."""

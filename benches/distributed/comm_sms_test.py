@@ -17,15 +17,9 @@ SCRIPT = Path(__file__).with_name("comm_sms.py")
 
 comm_sms = load(__file__)
 MANIFEST = manifest(__file__)
+pytestmark = pytest.mark.usefixtures("no_settings")
 NVLINK: dict[str, int | str] = {"link": "nvlink"}
 HAS_TWO_GPUS = torch.cuda.is_available() and torch.cuda.device_count() > 1
-
-
-@pytest.fixture(autouse=True)
-def _without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variables in MANIFEST["environment"].values():
-        for name in variables:
-            monkeypatch.delenv(name, raising=False)
 
 
 def test_an_arm_of_so_many_channels_has_neither_fewer_nor_more() -> None:

@@ -16,6 +16,7 @@ SCRIPT = Path(__file__).with_name("nccl_settings.py")
 
 nccl_settings = load(__file__)
 MANIFEST = manifest(__file__)
+pytestmark = pytest.mark.usefixtures("no_settings")
 HAS_TWO_GPUS = torch.cuda.is_available() and torch.cuda.device_count() > 1
 # Sums on processors, of which no graph can be made: the step takes the calls one by one.
 ON_PROCESSORS = """
@@ -43,13 +44,6 @@ technique.library_versions = lambda on_gpu: {}
 torch.cuda.CUDAGraph = Graph
 torch.cuda.graph = lambda graph, capture_error_mode: contextlib.nullcontext()
 """
-
-
-@pytest.fixture(autouse=True)
-def _without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variables in MANIFEST["environment"].values():
-        for name in variables:
-            monkeypatch.delenv(name, raising=False)
 
 
 def test_sums_stay_numbers_and_a_launch_is_little_beside_a_step() -> None:

@@ -14,20 +14,6 @@ def arm_of(technique: ModuleType, name: str, form: str) -> Any:
     return technique.make(name, {"model": "gpt_toy", "form": form}, 7, None)
 
 
-@pytest.fixture
-def trainings(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Those that arms make."""
-    kept: list[Any] = []
-    made = technique.Training
-
-    def make_and_keep(*of: Any, **said: Any) -> Any:
-        kept.append(made(*of, **said))
-        return kept[-1]
-
-    monkeypatch.setattr(technique, "Training", make_and_keep)
-    return kept
-
-
 def test_the_padded_model_has_the_next_multiple_of_64_words() -> None:
     from gpulift_work.training import GPT_SIZES, TWINS
 

@@ -29,20 +29,6 @@ def test_gradients_are_those_of_what_the_weights_stand_for(
     assert found.error() <= found.tolerance
 
 
-@pytest.fixture
-def trainings(technique: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Those that arms make."""
-    kept: list[Any] = []
-    made = technique.Training
-
-    def make_and_keep(*given: Any) -> Any:
-        kept.append(made(*given))
-        return kept[-1]
-
-    monkeypatch.setattr(technique, "Training", make_and_keep)
-    return kept
-
-
 def test_four_bits_are_a_fraction_of_the_layers_and_another_model(technique: ModuleType) -> None:
     sixteen, four = make(technique, "lora"), make(technique, "qlora")
     layers, rest = 2 * (2 * 64 * 96 + 3 * 64 * 128), 64 * 64 + 5 * 64

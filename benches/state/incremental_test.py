@@ -15,15 +15,10 @@ from technique_script import error_of, load, manifest  # noqa: E402
 
 incremental = load(__file__)
 ARMS = manifest(__file__)["arms"]
+pytestmark = pytest.mark.usefixtures("disk")
 COMPRESSED = [name for name in ARMS if "zstd" in name]
 TOY_BYTES = 106_240 * 4  # of its weights
 LAYER_BYTES = 49_984 * 4
-
-
-@pytest.fixture(autouse=True)
-def folder(disk: Path) -> Path:
-    """The case's scratch folder, on what passes for a disk."""
-    return disk
 
 
 def make(name: str, trained: str) -> Arm:
@@ -81,13 +76,13 @@ def test_written_are_the_trained_layers_with_their_two_moments(
     ],
 )
 def test_a_file_of_which_nothing_counts_is_removed_by_the_save(
-    folder: Path, name: str, trained: str, kept: int
+    disk: Path, name: str, trained: str, kept: int
 ) -> None:
     arm = make(name, trained)
     for _ in range(3):
         arm.before()
         arm.step()
-        assert len(list((folder / name).iterdir())) == kept
+        assert len(list((disk / name).iterdir())) == kept
 
 
 @pytest.mark.parametrize(

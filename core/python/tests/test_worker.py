@@ -91,6 +91,7 @@ def log(tmp_path: Path) -> Iterator[Path]:
 
 ELAPSED = "    def elapsed_time(self, end):\n        return 5.0\n"
 LOGGING = "import gc, os\ndef say(what):\n    open(os.environ['LOG'], 'a').write(what + ' ')\n"
+MARKING = f"{LOGGING}class Mark:\n    def __init__(self):\n        say('mark')\n{ELAPSED}"
 
 
 def test_answers_once_the_arm_is_checked_and_then_windows_until_the_end(tmp_path: Path) -> None:
@@ -215,20 +216,33 @@ def test_shared_memory_that_is_too_small_is_said_with_its_remedy(tmp_path: Path,
         assert worker.end() == 0
 
 
-def test_by_events_a_window_is_in_the_midst_of_steps(tmp_path: Path, log: Path) -> None:
-    top = f"{LOGGING}class Mark:\n    def __init__(self):\n        say('mark')\n" + ELAPSED
-    body = "return Arm(lambda: say('step'), float, synchronize=lambda: say('wait'), mark=Mark)"
-    with Worker(tmp_path, body, top) as worker:
-        assert worker.hello()["has_events"]
+STEP, WAIT = "lambda: say('step')", "synchronize=lambda: say('wait')"
+RESTING = f"return Arm({STEP}, wake=lambda: say('wake'), rest=lambda: say('rest'))"
+
+
+@pytest.mark.parametrize(
+    ("arm", "by_events", "done"),
+    [
+        (f"return Arm({STEP}, {WAIT}, mark=Mark)", True, "step mark step mark wait"),
+        (
+            f"return Arm({STEP}, {WAIT}, mark=Mark, before=lambda: say('before'))",
+            *(True, "step wait before mark step mark wait"),
+        ),
+        (RESTING, False, "wake step step rest"),
+    ],
+)
+def test_what_is_done_around_the_steps_of_a_window(
+    tmp_path: Path, log: Path, arm: str, by_events: bool, done: str
+) -> None:
+    with Worker(tmp_path, arm, MARKING) as worker:
+        assert worker.hello()["has_events"] == by_events
         log.write_text("")
-        worker.window(lead_in_steps=1, steps=2, by_events=True)
-    assert log.read_text().split() == ["step", "mark", "step", "step", "mark", "wait"]
+        worker.window(lead_in_steps=1, steps=1, by_events=by_events)
+    assert log.read_text().strip() == done
 
 
 def test_by_events_extra_work_begins_when_the_steps_are_done(tmp_path: Path, log: Path) -> None:
-    top = f"{LOGGING}class Mark:\n    def __init__(self):\n        say('mark')\n" + ELAPSED
-    body = "return Arm(lambda: say('step'), float, synchronize=lambda: say('wait'), mark=Mark)"
-    with Worker(tmp_path, body, top) as worker:
+    with Worker(tmp_path, f"return Arm({STEP}, {WAIT}, mark=Mark)", MARKING) as worker:
         worker.hello(plant=1.0)
         worker.window(lead_in_steps=0, steps=1, by_events=True)
         log.write_text("")
@@ -259,15 +273,6 @@ ctypes.CDLL = Library
 """
 
 
-def launches(folder: Path, log: Path, counter: str, step: str = "say('step')") -> Any:
-    """What a worker answers that may count with a library of this name."""
-    body = f"return Arm(lambda: {step}, float, synchronize=lambda: say('wait'))"
-    with Worker(folder, body, COUNTING) as worker:
-        worker.hello(launch_counter=counter)
-        log.write_text("")
-        return worker.ask(launches_per_step=True)
-
-
 PROFILED = f"""{LOGGING}
 import ctypes
 class Driver:
@@ -287,21 +292,17 @@ PROFILED_ARM = (
 WARM = ["before", "step", "wait", "rest"]
 
 
-def test_a_profiler_sees_one_whole_step_after_others(tmp_path: Path, log: Path) -> None:
+@pytest.mark.parametrize(
+    ("gpu", "seen"), [(0, ["before", "start", "step", "wait", "stop", "rest"]), (None, WARM)]
+)
+def test_a_profiler_of_a_gpu_sees_one_whole_step_after_others(
+    tmp_path: Path, log: Path, gpu: int | None, seen: list[str]
+) -> None:
     with Worker(tmp_path, PROFILED_ARM, PROFILED) as worker:
-        worker.hello(gpu=0)
+        worker.hello(gpu=gpu)
         log.write_text("")
         assert worker.ask(profile_step=True) == {"profiled": True}
-    seen = ["before", "start", "step", "wait", "stop", "rest"]
     assert log.read_text().split() == [*WARM, *WARM, *seen]
-
-
-def test_on_the_host_there_is_no_profiler_to_tell(tmp_path: Path, log: Path) -> None:
-    with Worker(tmp_path, PROFILED_ARM, PROFILED) as worker:
-        worker.hello()
-        log.write_text("")
-        assert worker.ask(profile_step=True) == {"profiled": True}
-    assert log.read_text().split() == 3 * WARM
 
 
 def test_a_driver_that_refuses_the_profiler_is_an_error(
@@ -313,29 +314,30 @@ def test_a_driver_that_refuses_the_profiler_is_an_error(
         assert "error 201" in worker.ask(profile_step=True)["error"]
 
 
-def test_counts_the_launches_of_two_steps(tmp_path: Path, log: Path) -> None:
-    assert launches(tmp_path, log, "counter.so") == {"launches_per_step": 3}
-    assert log.read_text().split() == ["start", "step", "step", "wait", "stop"]
+FAILING = "say('step') or (1 / 0 if 'start' in open(os.environ['LOG']).read() else 0)"
 
 
-def test_takes_no_step_where_no_library_counts_launches(tmp_path: Path, log: Path) -> None:
-    assert launches(tmp_path, log, "missing.so") == {}
-    assert log.read_text().split() == []
-
-
-def test_takes_the_steps_that_it_cannot_count_since_other_ranks_may(
-    tmp_path: Path, log: Path
+@pytest.mark.parametrize(
+    ("counter", "step", "told", "done"),
+    [
+        ("counter", "say('step')", {"launches_per_step": 3}, "start step step wait stop"),
+        ("missing", "say('step')", {}, ""),
+        ("busy", "say('step')", {}, "start step step wait"),  # since other ranks may count
+        (
+            *("counter", FAILING),
+            *({"error": "ZeroDivisionError: division by zero"}, "start step stop"),
+        ),
+    ],
+)
+def test_counts_the_launches_of_two_steps(
+    tmp_path: Path, log: Path, counter: str, step: str, told: Any, done: str
 ) -> None:
-    assert launches(tmp_path, log, "busy.so") == {}
-    assert log.read_text().split() == ["start", "step", "step", "wait"]
-
-
-def test_stops_counting_when_a_step_fails(tmp_path: Path, log: Path) -> None:
-    step = "say('step') or (1 / 0 if 'start' in open(os.environ['LOG']).read() else 0)"
-    assert launches(tmp_path, log, "counter.so", step) == {
-        "error": "ZeroDivisionError: division by zero"
-    }
-    assert log.read_text().split() == ["start", "step", "stop"]
+    body = f"return Arm(lambda: {step}, float, synchronize=lambda: say('wait'))"
+    with Worker(tmp_path, body, COUNTING) as worker:
+        worker.hello(launch_counter=f"{counter}.so")
+        log.write_text("")
+        assert worker.ask(launches_per_step=True) == told
+    assert log.read_text().strip() == done
 
 
 def test_says_the_metrics_of_an_arm_after_its_check(tmp_path: Path, log: Path) -> None:
@@ -453,18 +455,60 @@ def test_torch_does_not_tell_that_there_is_no_gpu(tmp_path: Path) -> None:
         assert worker.errors.read_text() == "something else\n"
 
 
-def test_a_missing_package_is_a_skip_with_a_remedy(tmp_path: Path) -> None:
-    with Worker(tmp_path, "return Arm(int, float)", "import no_such_package\n") as worker:
-        assert worker.hello() == {
-            "skipped": "the Python package no_such_package is not installed",
-            "remedy": "install no_such_package, or name another interpreter with --python",
-        }
-        assert worker.end() == 0
+def lacking(package: str, distribution: str) -> dict[str, str]:
+    """What is said of an arm that imports what is not there."""
+    return {
+        "skipped": f"the Python package {package} is not installed",
+        "remedy": f"install {distribution}, or name another interpreter with --python",
+    }
 
 
-def test_a_script_can_skip(tmp_path: Path) -> None:
-    with Worker(tmp_path, "raise Skip('not here', 'go there')") as worker:
-        assert worker.hello() == {"skipped": "not here", "remedy": "go there"}
+@pytest.mark.parametrize(
+    ("body", "top", "told"),
+    [
+        ("return Arm(int, float)", "import no_such_package\n", lacking(*2 * ["no_such_package"])),
+        ("import no_such_package\nreturn Arm(int)", "", lacking(*2 * ["no_such_package"])),
+        ("raise ModuleNotFoundError(name='PIL')", "", lacking("PIL", "pillow")),
+        (
+            "raise Skip('not\\nhere', 'go\\n\\nthere')",
+            "",
+            {"skipped": "not here", "remedy": "go there"},
+        ),
+        (  # in a spawned process, in which Skip is the same class
+            "multiprocessing.get_context('spawn').Pool(1).map(refuse, [1])",
+            "import multiprocessing\ndef refuse(_):\n    raise Skip('not there')\n",
+            {"skipped": "not there", "remedy": ""},
+        ),
+        (
+            "raise RuntimeError('CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+            "\\nCompile with DSA.')",
+            "",
+            {
+                "skipped": "the GPU is busy or unavailable",
+                "remedy": "end what uses it, which nvidia-smi shows, or name another: --gpus",
+            },
+        ),
+        (
+            "raise RuntimeError('NCCL error\\n\\n  Last error:\\nnone')",
+            "",
+            {"error": "RuntimeError: NCCL error Last error: none"},
+        ),
+        (  # standard error is gone
+            "reader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, 2)\n1 / 0",
+            "import os\n",
+            {"error": "ZeroDivisionError: division by zero"},
+        ),
+        ("pass", "", {"error": "TypeError: make() returned NoneType, not an Arm"}),
+        ("return int", "", {"error": "TypeError: make() returned type, not an Arm"}),
+        ("return Arm(4)", "", {"error": "TypeError: make() returned an Arm whose step is int"}),
+    ],
+)
+def test_why_there_is_no_arm_is_told_in_a_line(
+    tmp_path: Path, body: str, top: str, told: dict[str, str]
+) -> None:
+    with Worker(tmp_path, body, top) as worker:
+        assert worker.hello() == told
+        assert worker.end() == ("error" in told)
 
 
 @pytest.mark.parametrize(
@@ -533,20 +577,6 @@ def test_a_traceback_of_a_huge_text_is_no_huge_one(tmp_path: Path, text: str) ->
     assert "\x1b" not in said
 
 
-def test_a_gpu_that_another_uses_alone_skips_the_arm(tmp_path: Path) -> None:
-    said = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\\nCompile with DSA."
-    with Worker(tmp_path, f"raise RuntimeError('{said}')") as worker:
-        assert worker.hello() == {
-            "skipped": "the GPU is busy or unavailable",
-            "remedy": "end what uses it, which nvidia-smi shows, or name another: --gpus",
-        }
-
-
-def test_an_error_of_several_lines_is_told_in_one(tmp_path: Path) -> None:
-    with Worker(tmp_path, "raise RuntimeError('NCCL error\\n\\n  Last error:\\nnone')") as worker:
-        assert worker.hello() == {"error": "RuntimeError: NCCL error Last error: none"}
-
-
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -612,17 +642,6 @@ def test_names_and_notes_that_no_terminal_shows_are_escaped(tmp_path: Path) -> N
     assert hello["cost"]["item"] == odd
 
 
-def test_a_reason_and_a_remedy_of_several_lines_are_told_in_one(tmp_path: Path) -> None:
-    with Worker(tmp_path, "raise Skip('not\\nhere', 'go\\n\\nthere')") as worker:
-        assert worker.hello() == {"skipped": "not here", "remedy": "go there"}
-
-
-def test_an_error_is_told_where_standard_error_is_gone(tmp_path: Path) -> None:
-    body = "reader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, 2)\n1 / 0"
-    with Worker(tmp_path, body, "import os\n") as worker:
-        assert worker.hello() == {"error": "ZeroDivisionError: division by zero"}
-
-
 def test_an_error_in_the_tenth_step_is_told_in_one_answer(tmp_path: Path) -> None:
     body = "steps = []\nreturn Arm(lambda: steps.append(1) or 1 / (10 - len(steps)), float)"
     with Worker(tmp_path, body) as worker:
@@ -644,10 +663,18 @@ def test_what_an_error_says_holds_no_path(tmp_path: Path) -> None:
         assert worker.hello(arm="other")["error"] == "OSError: 1/2 /x and/or"
 
 
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_an_error_that_is_no_number_is_said_to_be_none(tmp_path: Path, value: str) -> None:
-    with Worker(tmp_path, f"return Arm(int, lambda: float('{value}'))") as worker:
-        assert worker.hello()["check_error"] == "not a number"
+@pytest.mark.parametrize(
+    "result",
+    [
+        *("lambda: float('nan')", "lambda: float('inf')"),
+        *("None, value=lambda: float('nan')", "float, value=lambda: float('nan')"),
+    ],
+)
+def test_a_result_that_is_no_number_is_said_to_be_none(tmp_path: Path, result: str) -> None:
+    with Worker(tmp_path, f"return Arm(int, {result})") as worker:
+        hello = worker.hello()
+    assert hello["check_error"] == "not a number"
+    assert "value" not in hello
 
 
 def test_ends_well_when_it_is_asked_nothing(tmp_path: Path) -> None:
@@ -696,6 +723,12 @@ def _wait_until(reached: Any) -> None:
         time.sleep(0.01)
 
 
+def described(*scripts: Path) -> Any:
+    """What is told of scripts before any arm of theirs is made."""
+    command = [sys.executable, str(WORKER), "--describe", *map(str, scripts)]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
 def test_describes_what_scripts_find_and_miss(tmp_path: Path) -> None:
     (tmp_path / "made_up.py").write_text("__version__ = '1.2+x'\n")
     path = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
@@ -703,18 +736,9 @@ def test_describes_what_scripts_find_and_miss(tmp_path: Path) -> None:
     (tmp_path / "a.bad.py").write_text("import no_such_package\n")
     (tmp_path / "a.worse.py").write_text("raise OSError('no driver')\n")
     (tmp_path / "a.ends.py").write_text("raise SystemExit(2)\n")
-    scripts = [str(tmp_path / f"a.{name}.py") for name in ("ends", "good", "bad", "worse")]
-    done = subprocess.run(
-        [sys.executable, str(WORKER), "--describe", *scripts],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
-    assert (
-        found["versions"].items()
-        >= {"python": platform.python_version(), "made_up": "1.2+x"}.items()
-    )
+    found = described(*(tmp_path / f"a.{name}.py" for name in ("ends", "good", "bad", "worse")))
+    expected = {"python": platform.python_version(), "made_up": "1.2+x"}
+    assert found["versions"].items() >= expected.items()
     assert found["missing"] == {
         "a.bad": "the Python package no_such_package is not installed",
         "a.worse": "OSError: no driver",
@@ -722,19 +746,15 @@ def test_describes_what_scripts_find_and_miss(tmp_path: Path) -> None:
     }
 
 
-def test_describes_the_frameworks_that_scripts_import_late(tmp_path: Path) -> None:
+def test_describes_the_frameworks_that_scripts_import_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = tmp_path / "site" / "jax-1.2.dist-info"
     made.mkdir(parents=True)
     (made / "METADATA").write_text("Metadata-Version: 2.1\nName: jax\nVersion: 1.2\n")
     (tmp_path / "a.good.py").write_text("pass\n")
-    done = subprocess.run(
-        [sys.executable, str(WORKER), "--describe", str(tmp_path / "a.good.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(made.parent)},
-    )
-    assert json.loads(done.stdout)["versions"]["jax"] == "1.2"
+    monkeypatch.setenv("PYTHONPATH", str(made.parent))
+    assert described(tmp_path / "a.good.py")["versions"]["jax"] == "1.2"
 
 
 def test_uses_the_cores_that_the_program_allows(
@@ -770,14 +790,6 @@ def test_says_the_value_after_one_step_whatever_steps_the_error_takes(tmp_path: 
     assert (hello["value"], hello["check_error"], hello["tolerance"]) == (1.0, 0.5, 1.0)
 
 
-@pytest.mark.parametrize("error", ["None", "float"])
-def test_a_value_that_is_no_number_is_a_result_that_is_none(tmp_path: Path, error: str) -> None:
-    with Worker(tmp_path, f"return Arm(int, {error}, value=lambda: float('nan'))") as worker:
-        hello = worker.hello()
-    assert hello["check_error"] == "not a number"
-    assert "value" not in hello
-
-
 def test_says_the_work_of_a_step(tmp_path: Path) -> None:
     body = "return Arm(int, float, items=64, item='image', bytes=3.5, roof='host_memory')"
     with Worker(tmp_path, body) as worker:
@@ -809,33 +821,6 @@ def test_goes_round_each_step_untimed_and_looks_whether_its_precondition_holds(
         log.write_text("")
         assert worker.window(lead_in_steps=0, steps=1)["precondition"] == 0.25
     assert log.read_text().split() == ["wake", "wait", "before", "look", "step", "wait", "rest"]
-
-
-def test_what_goes_before_a_window_waits_for_its_lead_in_by_events_too(
-    tmp_path: Path, log: Path
-) -> None:
-    top = f"{LOGGING}class Mark:\n{ELAPSED}"
-    body = (
-        "return Arm(lambda: say('step'), synchronize=lambda: say('wait'), mark=Mark,"
-        " before=lambda: say('before'))"
-    )
-    with Worker(tmp_path, body, top) as worker:
-        worker.hello()
-        log.write_text("")
-        worker.window(lead_in_steps=1, steps=1, by_events=True)
-    assert log.read_text().split() == ["step", "wait", "before", "step", "wait"]
-
-
-def test_an_arm_wakes_ahead_of_its_lead_in(tmp_path: Path, log: Path) -> None:
-    body = "return Arm(lambda: say('step'), wake=lambda: say('wake'), rest=lambda: say('rest'))"
-    with Worker(tmp_path, body, LOGGING) as worker:
-        worker.hello()
-        log.write_text("")
-        worker.window(lead_in_steps=1, steps=1)
-    assert log.read_text().split() == ["wake", "step", "step", "rest"]
-
-
-RESTING = "return Arm(lambda: say('step'), wake=lambda: say('wake'), rest=lambda: say('rest'))"
 
 
 def test_windows_of_a_visit_are_taken_in_one_waking(tmp_path: Path, log: Path) -> None:
@@ -1146,19 +1131,6 @@ def test_without_a_scratch_folder_an_arm_that_asks_is_skipped(
         }
 
 
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        ("pass", "make() returned NoneType, not an Arm"),
-        ("return int", "make() returned type, not an Arm"),
-        ("return Arm(4)", "make() returned an Arm whose step is int"),
-    ],
-)
-def test_what_is_no_arm_is_said(tmp_path: Path, body: str, error: str) -> None:
-    with Worker(tmp_path, body) as worker:
-        assert worker.hello()["error"] == f"TypeError: {error}"
-
-
 PROMISES = """
 async def coroutine(): raise SystemError
 async def async_generator(): yield 1
@@ -1320,15 +1292,6 @@ def test_processes_that_a_script_spawns_find_what_it_defines(tmp_path: Path, how
         assert worker.end() == 0
 
 
-def test_what_scripts_import_of_the_worker_is_the_same_in_spawned_processes(
-    tmp_path: Path,
-) -> None:
-    top = "import multiprocessing\ndef refuse(_):\n    raise Skip('not there')\n"
-    body = "multiprocessing.get_context('spawn').Pool(1).map(refuse, [1])"
-    with Worker(tmp_path, body, top) as worker:
-        assert worker.hello() == {"skipped": "not there", "remedy": ""}
-
-
 def test_a_script_may_define_dataclasses(tmp_path: Path) -> None:
     top = (
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
@@ -1336,22 +1299,6 @@ def test_a_script_may_define_dataclasses(tmp_path: Path) -> None:
     )
     with Worker(tmp_path, "return Arm(int, notes={'width': str(Size().width)})", top) as worker:
         assert worker.hello()["notes"] == {"width": "8"}
-
-
-def test_a_package_that_only_one_arm_lacks_skips_that_arm(tmp_path: Path) -> None:
-    with Worker(tmp_path, "import gpulift_no_such_package\nreturn Arm(int)") as worker:
-        assert worker.hello() == {
-            "skipped": "the Python package gpulift_no_such_package is not installed",
-            "remedy": "install gpulift_no_such_package, or name another interpreter with --python",
-        }
-
-
-def test_a_package_is_installed_by_the_name_of_its_distribution(tmp_path: Path) -> None:
-    with Worker(tmp_path, "raise ModuleNotFoundError(name='PIL')") as worker:
-        assert worker.hello() == {
-            "skipped": "the Python package PIL is not installed",
-            "remedy": "install pillow, or name another interpreter with --python",
-        }
 
 
 def write_manifest(folder: Path, **source: str) -> None:

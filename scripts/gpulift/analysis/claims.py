@@ -40,6 +40,7 @@ from gpulift.engine.again import pattern_of
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Record
+from gpulift.records.read import natural
 from gpulift.verdicts import stats
 
 BY_DOCUMENTATION = "confirmed by documentation"
@@ -225,13 +226,7 @@ def _by_case(
     for record in records:
         if _holds(record, test):
             cases.setdefault(choice.today.case_id(record), []).append(record)
-    return sorted(cases.items(), key=lambda item: _natural(item[0]))
-
-
-def _natural(case_id: str) -> list[int | str]:
-    """Sorts `bytes:65536` after `bytes:4096`."""
-    parts = re.split(r"(\d+)", case_id)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+    return sorted(cases.items(), key=lambda item: natural(item[0]))
 
 
 def _holds(record: Record, test: Experiment) -> bool:

@@ -1,6 +1,6 @@
 """What is known to be wrong in committed records: `results/errata.toml`, and ERRATA.md made of it.
 
-`python -m gpulift.analysis.errata` writes ERRATA.md anew; a test fails where it is stale.
+`python -m tools.errata_page` writes ERRATA.md anew; a test fails where it is stale.
 """
 
 from __future__ import annotations

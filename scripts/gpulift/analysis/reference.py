@@ -22,7 +22,6 @@ from gpulift.records.decode import converted, parse_line
 from gpulift.records.values import Count, Maybe, Number, Positive, Text, among
 
 SCHEMA = "1.3"
-READABLE = ("1.0", "1.1", "1.2", SCHEMA)
 DATASHEET = "datasheet"
 VARIES = "varies"  # where the tolerance would be so large that it told nothing
 TOLERANCES_FROM = ("cards", "default", VARIES)
@@ -89,7 +88,7 @@ class Published:
     """A figure that others report, for a roof or for a check.
 
     What was done, with what data, and for how long: figures of one card differ by half between
-    these. Files below schema 1.3 do not tell them.
+    these.
     """
 
     value: Positive
@@ -140,7 +139,7 @@ class Document:
     """A file as it is written."""
 
     name: str
-    schema: str = ""
+    schema: str
     date_means: Any = None
     entries: tuple[dict[str, Any], ...] = ()
 
@@ -177,14 +176,13 @@ class Reference:
 def read_reference(file: Path) -> Reference:
     """Reads a reference file; what is wrong in it is named with file, entry and field."""
     raw = parse_line(read_whole(file), str(file))
-    schema = raw.get("schema", READABLE[0])
-    if schema not in READABLE:
-        readable = ", ".join(READABLE)
-        raise RecordError(f"{file}: schema is {schema}, but this gpulift reads {readable}")
+    if raw.get("schema") != SCHEMA:
+        schema = raw.get("schema")
+        raise RecordError(f"{file}: schema is {schema}, but this gpulift reads {SCHEMA}")
     document = converted(raw, Document, str(file), closed=True)
     held: dict[type, list[Any]] = {kind: [] for kind in KINDS.values()}
     for index, entry in enumerate(document.entries):
-        one = _entry(entry, f"{file}", f"entries[{index}]", schema)
+        one = _entry(entry, f"{file}", f"entries[{index}]")
         held[type(one)].append(one)
     peaks, measured, published = held.values()
     _require_unique(file, [peak.roof for peak in peaks])
@@ -214,16 +212,11 @@ def _read_once(file: Path, changed_ns: int, size: int) -> Reference:
     return read_reference(file)
 
 
-def _entry(
-    entry: Mapping[str, Any], file: str, key: str, schema: str
-) -> Peak | Measured | Published:
-    """Files of 1.0 hold datasheets only and name no kind."""
-    oldest = schema == READABLE[0]
-    held = {"kind": DATASHEET} if oldest else {}
-    kind = converted({**held, **entry}, Kind, file, key).kind
+def _entry(entry: Mapping[str, Any], file: str, key: str) -> Peak | Measured | Published:
+    kind = converted(entry, Kind, file, key).kind
     told = {name: value for name, value in entry.items() if name != "kind"}
     made = converted(told, KINDS[kind], file, key, closed=True)
-    if not (oldest or _is_day(made.date)):
+    if not _is_day(made.date):
         raise RecordError(f"{file}: {key}.date must be a day, YYYY-MM-DD")
     return made
 

@@ -19,9 +19,8 @@ from gpulift.records.values import Fraction, NotNegative, Number, Whole
 from gpulift.verdicts.decision import INCONCLUSIVE, percent
 
 SCHEMA = "1.3"
-READABLE = ("1.1", "1.2", SCHEMA)
+READABLE = ("1.2", SCHEMA)
 UNTIL_1_2 = ("replays", "autocorrelation", "incumbents")  # which nothing reads
-SINCE_1_2 = ("suites_by_gate", "detection_by_gate", "detection_by_row")
 FOLDER = "certificates"
 TRIALS_SUFFIX = ".trials"  # not .jsonl, which are records
 MOST_INCONCLUSIVE = 0.5  # of the trials with a row that a gate may decide
@@ -217,8 +216,7 @@ def read_certificate(file: Path) -> Certificate:
         )
     known = dict(raw)
     if schema != SCHEMA:
-        known = {key: [] for key in SINCE_1_2} | known
-        known = {key: value for key, value in known.items() if key not in UNTIL_1_2}
+        known = {key: value for key, value in raw.items() if key not in UNTIL_1_2}
         if isinstance(known.get("aa"), dict):  # of replays, that too few launches were left
             known["aa"] = {k: v for k, v in known["aa"].items() if k != "undecided"}
     return converted(known, Certificate, str(file), closed=True)

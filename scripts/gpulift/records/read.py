@@ -144,7 +144,7 @@ def _exists(path: Path) -> bool:
 
 def run_folders(above: Path) -> list[Path]:
     """All folders with record files below a folder, oldest name first."""
-    return sorted({file.parent for file in record_files_below(above)}, key=_natural)
+    return sorted({file.parent for file in record_files_below(above)}, key=natural)
 
 
 def newest_run(folders: Sequence[Path]) -> Run | None:
@@ -186,7 +186,7 @@ def _rank(folder: Path) -> tuple[bool, int, str, list[int | str]]:
     records = read_file(min(files, key=size_of)).records
     quick = any(one.context.options.get("quick", False) for one in records)
     started_at = max((one.began_at for one in records), default="")
-    return (not quick, len(files), started_at, _natural(folder))
+    return (not quick, len(files), started_at, natural(folder))
 
 
 def _files_with_records(folder: Path) -> list[Path]:
@@ -231,7 +231,7 @@ def _run(folder: Path, files: Sequence[Path]) -> Run:
     return Run(folder, tuple(latest.values()), tuple(warnings))
 
 
-def _natural(folder: Path) -> list[int | str]:
-    """Sorts `2026-11-21-abc-10` after `2026-11-21-abc-2`."""
-    parts = re.split(r"(\d+)", str(folder))
+def natural(name: str | Path) -> list[int | str]:
+    """Sorts `bytes:65536` after `bytes:4096`, and `2026-11-21-abc-10` after `2026-11-21-abc-2`."""
+    parts = re.split(r"(\d+)", str(name))
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]

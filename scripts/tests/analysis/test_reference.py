@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpulift.analysis.machine.reference_build import to_json
-from gpulift.analysis.reference import find_reference, read_reference
+from gpulift.analysis.reference import SCHEMA, find_reference, read_reference
 from gpulift.ground.errors import USAGE, GpuliftError
 from gpulift.records.model import slug
 from tests.conftest import CHECKOUT
@@ -55,7 +55,7 @@ PUBLISHED = {
 }
 
 
-def written(folder: Path, *entries: dict[str, Any], schema: str = "1.1", **top: Any) -> Path:
+def written(folder: Path, *entries: dict[str, Any], schema: str = SCHEMA, **top: Any) -> Path:
     file = folder / "x.json"
     document = {"schema": schema, "name": "GPU", "entries": list(entries), **top}
     file.write_text(json.dumps(document))
@@ -71,13 +71,6 @@ def test_all_three_kinds_are_read(tmp_path: Path) -> None:
     assert reference.sources == ("datasheet (2026-11-21)",)
 
 
-def test_files_of_1_0_hold_datasheets_without_a_kind(tmp_path: Path) -> None:
-    entry = {key: value for key, value in DATASHEET.items() if key != "kind"}
-    assert read_reference(written(tmp_path, entry, schema="1.0")).peak("device_memory") == 4.8e12
-    with pytest.raises(GpuliftError, match=r"entries\[0\].kind is missing"):
-        read_reference(written(tmp_path, entry))
-
-
 @pytest.mark.parametrize(
     ("entry", "change", "words"),
     [
@@ -90,6 +83,7 @@ def test_files_of_1_0_hold_datasheets_without_a_kind(tmp_path: Path) -> None:
         (DATASHEET, {"unit": "furlongs"}, "unit must be one of B/s,"),
         (DATASHEET, {"tolerance": 0.1}, "tolerance is not known here"),
         (DATASHEET, {"kind": "guessed"}, "kind must be one of"),
+        (DATASHEET, {"kind": None}, "kind is missing"),
         (MEASURED, {"unit": None}, "unit is missing"),
         (MEASURED, {"tolerance": -0.01}, "tolerance must be float >= 0.0"),
         (MEASURED, {"tolerance": 1.0}, "tolerance must be float < 1.0"),
@@ -125,7 +119,7 @@ def test_the_same_entry_twice_is_refused(tmp_path: Path, entry: dict[str, Any]) 
 
 def test_one_figure_with_other_operands_is_another_one(tmp_path: Path) -> None:
     told = PUBLISHED | {"operation": "matrix product", "regime": "short", "operands": "zeros"}
-    file = written(tmp_path, told, told | {"operands": "random normal"}, schema="1.3")
+    file = written(tmp_path, told, told | {"operands": "random normal"})
     first, second = read_reference(file).published
     assert first.told == "matrix product; short; operands zeros; best shape; mean of 100"
     assert second.operands == "random normal"
@@ -135,8 +129,8 @@ def test_one_figure_with_other_operands_is_another_one(tmp_path: Path) -> None:
     ]
 
 
-def test_figures_of_older_files_stay_without_what_they_do_not_tell(tmp_path: Path) -> None:
-    reference = read_reference(written(tmp_path, PUBLISHED, schema="1.2"))
+def test_figures_stay_without_what_they_do_not_tell(tmp_path: Path) -> None:
+    reference = read_reference(written(tmp_path, PUBLISHED))
     assert reference.published[0].told == "best shape; mean of 100"
     assert not {"operation", "regime", "operands"} & set(
         json.loads(to_json(reference))["entries"][0]
@@ -144,7 +138,7 @@ def test_figures_of_older_files_stay_without_what_they_do_not_tell(tmp_path: Pat
 
 
 def test_unknown_versions_and_keys_of_the_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(GpuliftError, match=r"schema is 2.0, but this gpulift reads 1.0, 1.1"):
+    with pytest.raises(GpuliftError, match=f"schema is 2.0, but this gpulift reads {SCHEMA}"):
         read_reference(written(tmp_path, DATASHEET, schema="2.0"))
     with pytest.raises(GpuliftError, match="remark is not known here"):
         read_reference(written(tmp_path, DATASHEET, remark="hello"))
@@ -169,6 +163,7 @@ def test_committed_files_are_named_after_their_gpu_and_written_as_the_writer_wri
     for file in files:
         reference = read_reference(file)
         assert file.name == f"{slug(reference.name)}.json"
+        assert reference.peak("device_memory"), file
         assert file.read_text(encoding="utf-8") == to_json(reference)
         assert all(entry.source.find("http") < 0 for entry in reference.published)
         if file.stem.startswith("nvidia-"):

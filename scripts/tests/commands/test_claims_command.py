@@ -233,8 +233,7 @@ def test_committed_records_decide_claims(root: Path, capfd: SHOWN) -> None:
 
 
 def by_article(capfd: SHOWN, *arguments: str) -> dict[str, dict[str, Any]]:
-    assert cli.main(["claims", "--articles", "--json", *arguments]) == OK
-    return {one["id"]: one for one in json.loads(capfd.readouterr().out)}
+    return as_json(capfd, "--articles", *arguments)
 
 
 def test_each_statement_of_the_articles_is_there_with_its_verdicts(

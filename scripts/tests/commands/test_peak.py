@@ -107,19 +107,32 @@ def test_most_cards_are_held_against_their_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "code", "told"),
     [
-        (["h200", "bf16"], "NVIDIA H200  bf16    989.5 TFLOP/s dense  NVIDIA H200 Tensor Core"),
-        (["NVIDIA H200", "torch.bfloat16"], "NVIDIA H200  bf16    989.5 TFLOP/s dense"),
-        (["h100 sxm", "FP8"], "NVIDIA H100 80GB HBM3  fp8      1979 TFLOP/s dense"),
-        (["rtx 4090", "half"], "NVIDIA GeForce RTX 4090  fp16    165.2 TFLOP/s dense"),
-        (["h100 pcie", "memory"], "NVIDIA H100 PCIe  memory         2 TB/s  "),
+        (["h200", "bf16"], OK, "NVIDIA H200  bf16    989.5 TFLOP/s dense  NVIDIA H200 Tensor Core"),
+        (["NVIDIA H200", "torch.bfloat16"], OK, "NVIDIA H200  bf16    989.5 TFLOP/s dense"),
+        (["h100 sxm", "FP8"], OK, "NVIDIA H100 80GB HBM3  fp8      1979 TFLOP/s dense"),
+        (["rtx 4090", "half"], OK, "NVIDIA GeForce RTX 4090  fp16    165.2 TFLOP/s dense"),
+        (["h100 pcie", "memory"], OK, "NVIDIA H100 PCIe  memory         2 TB/s  "),
+        (["h300"], USAGE, "h300: no card of that name; near it are h200"),
+        (["zzzz"], USAGE, "zzzz: no card of that name; known are a100-80gb-pcie, "),
+        ([""], USAGE, "'': no card of that name; known are a100-80gb-pcie, "),
+        (["a\x1b[2J"], USAGE, r"a\x1b[2J: no card of that name"),
+        (["a100", "bf16"], USAGE, "a100 is a part of nvidia-a100-80gb-pcie, "),
+        (
+            ["h200", "fp4"],
+            USAGE,
+            "NVIDIA H200: no figure with a source for fp4; known are memory, ",
+        ),
     ],
 )
-def test_what_is_shown(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["peak", *words]) == OK
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(told)
+def test_what_is_shown_or_unknown_is_one_line(
+    words: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["peak", *words]) == code
+    said = capsys.readouterr()
+    (line,) = (said.err if code else said.out).splitlines()
+    assert line.startswith(f"gpulift: error: {told}" if code else told)
 
 
 def test_all_formats_and_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,22 +142,3 @@ def test_all_formats_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     of_file = CARDS["nvidia-h200"]["peaks"]
     assert told == [{"card": "NVIDIA H200", "format": k, **one} for k, one in of_file.items()]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["h300"], "h300: no card of that name; near it are h200"),
-        (["zzzz"], "zzzz: no card of that name; known are a100-80gb-pcie, "),
-        ([""], "'': no card of that name; known are a100-80gb-pcie, "),
-        (["a\x1b[2J"], r"a\x1b[2J: no card of that name"),
-        (["a100", "bf16"], "a100 is a part of nvidia-a100-80gb-pcie, "),
-        (["h200", "fp4"], "NVIDIA H200: no figure with a source for fp4; known are memory, "),
-    ],
-)
-def test_what_is_unknown_is_said_in_one_line(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["peak", *words]) == USAGE
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"gpulift: error: {said}")

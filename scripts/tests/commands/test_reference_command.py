@@ -11,7 +11,7 @@ import pytest
 
 from gpulift import cli
 from gpulift.analysis.machine.tables import reference_table
-from gpulift.analysis.reference import find_reference
+from gpulift.analysis.reference import SCHEMA, find_reference
 from gpulift.ground import terminal
 from gpulift.ground.errors import OK, USAGE
 from tests import runs_made, sample
@@ -89,7 +89,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert build(*runs, "--out", str(folder / f"{MACHINE}.json")) == OK
     peak = {"kind": "datasheet", "roof": "power", "value": 700, "unit": "W", "meaning": "limit"}
     entry = {**peak, "source": "datasheet", "date": "2026-11-21"}
-    document = {"schema": "1.2", "name": "NVIDIA H100", "date_means": "", "entries": [entry]}
+    document = {"schema": SCHEMA, "name": "NVIDIA H100", "date_means": "", "entries": [entry]}
     (folder / f"{OTHER}.json").write_text(json.dumps(document), encoding="utf-8")
     return folder
 

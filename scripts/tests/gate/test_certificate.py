@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpulift.gate.certificate import (
-    SINCE_1_2,
     Certificate,
     file_of,
     find_certificate,
@@ -57,7 +56,7 @@ def _floors(floors: Any) -> Json:
     ("change", "words"),
     [
         ({"schema": "2.0"}, "schema is 2.0"),
-        ({"schema": "1.0"}, "only 1.1, 1.2, 1.3 can be read: `python -m proof"),
+        ({"schema": "1.0"}, "only 1.2, 1.3 can be read: `python -m proof"),
         ({"more": 1}, "more is not known here"),
         ({"arm_time_s": -0.1}, "arm_time_s must be float >= 0"),
         ({"citable": "yes"}, "citable must be bool, not str"),
@@ -96,17 +95,6 @@ def test_every_field_is_required(tmp_path: Path, made: Certificate, key: str) ->
     with pytest.raises(GpuliftError, match=f"{key} is missing") as refused:
         read_certificate(file)
     assert refused.value.exit_code == 2
-
-
-def test_one_of_1_1_is_read_without_what_it_does_not_tell(
-    tmp_path: Path, made: Certificate
-) -> None:
-    content = {key: value for key, value in asdict(made).items() if key not in SINCE_1_2}
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps({**content, "schema": "1.1"}))
-    older = read_certificate(file)
-    assert (older.detection_by_row, older.suites_by_gate, older.detection_by_gate) == ((), (), ())
-    assert (older.aa, older.floors) == (made.aa, made.floors)
 
 
 def test_one_of_1_2_is_read_without_what_nothing_shows_any_more(

@@ -17,23 +17,28 @@ from tests.gate.test_repositories import git
 pytestmark = pytest.mark.world
 
 
-def gated(folder: Path, options: str) -> subprocess.CompletedProcess[str]:
-    """With a program in the place of ./gpulift that shows what it was called with."""
-    script = folder / "ci" / "github" / "gate"
+def called(root: Path, place: str, **given: str) -> subprocess.CompletedProcess[str]:
+    """A copy of the action at this place of a project, which has nothing else of gpulift."""
+    script = root / place / "gate"
     script.parent.mkdir(parents=True)
     script.write_bytes((CHECKOUT / "ci" / "github" / "gate").read_bytes())
-    gpulift = folder / "gpulift"
-    gpulift.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n", encoding="utf-8")
-    gpulift.chmod(0o755)
-    given = {"BASE": "main", "COMMAND": "sleep 1", "OPTIONS": options}
+    inputs = {"BASE": "main", "COMMAND": "sleep 1"}
     return subprocess.run(
         ["bash", script],
-        env=os.environ | given,
-        cwd=folder,
+        env=os.environ | inputs | given,
+        cwd=root,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def gated(folder: Path, options: str) -> subprocess.CompletedProcess[str]:
+    """With a program in the place of ./gpulift that shows what it was called with."""
+    gpulift = folder / "gpulift"
+    gpulift.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n", encoding="utf-8")
+    gpulift.chmod(0o755)
+    return called(folder, "ci/github", OPTIONS=options)
 
 
 @pytest.mark.parametrize(
@@ -68,19 +73,9 @@ def test_a_quote_without_an_end_is_one_line(tmp_path: Path) -> None:
 
 
 def copied(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """In a project that has a copy of the action, and nothing else of gpulift."""
-    script = folder / ".github" / "actions" / "gpulift" / "gate"
-    script.parent.mkdir(parents=True)
-    script.write_bytes((CHECKOUT / "ci" / "github" / "gate").read_bytes())
-    inputs = {"BASE": "main", "COMMAND": "sleep 1", "RUNNER_TEMP": str(folder), "PYTHONPATH": ""}
-    return subprocess.run(
-        ["bash", script],
-        env=os.environ | inputs | given,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """In a project of others."""
+    own = {"RUNNER_TEMP": str(folder), "PYTHONPATH": ""}
+    return called(folder, ".github/actions/gpulift", **own, **given)
 
 
 def test_a_copy_of_it_takes_a_wheel(tmp_path: Path) -> None:

@@ -198,14 +198,9 @@ def test_a_font_that_is_not_there_is_no_error(
     assert (tmp_path / "figures" / "techniques-0.svg").is_file()
 
 
-def test_a_figure_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "figures" / "techniques-0.svg").mkdir(parents=True)
-    with pytest.raises(GpuliftError, match="cannot be written"):
-        page.write(analysed([summary(runs_made.without_gpu())]), tmp_path)
-
-
-def test_a_page_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "index.html").mkdir()
+@pytest.mark.parametrize("file", ["figures/techniques-0.svg", "index.html"])
+def test_what_cannot_be_written_is_a_clear_error(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).mkdir(parents=True)
     with pytest.raises(GpuliftError, match="cannot be written"):
         page.write(analysed([summary(runs_made.without_gpu())]), tmp_path)
 

@@ -13,7 +13,7 @@ from gpulift.ground.estimate import Estimate
 from gpulift.records.model import Cost, Record
 from gpulift.records.parse import read_record
 from gpulift.verdicts import stats
-from tests.sample import GPU_CONTEXT, arm, launches, record, skipped_arm, visited
+from tests.sample import arm, launches, record, skipped_arm, visited
 
 CASE = {"bytes": 4096}
 
@@ -239,12 +239,6 @@ def test_a_planted_half_percent_is_read_within_a_tenth_of_a_point() -> None:
     pair = ratio_of(records)
     assert pair.ratio.value == pytest.approx(1.005, abs=0.001)
     assert pair.log_sd == pytest.approx(math.sqrt(2) * 2e-4, rel=0.5)
-
-
-def test_context_is_untouched_by_samples() -> None:
-    (one,) = read(arm("a", 1e-3), arm("b", 1e-3), count=1)
-    assert one.context.slug == "nvidia-h200"
-    assert GPU_CONTEXT["build"]["dirty"] is False
 
 
 def test_known_quantiles_are_those_of_scipy() -> None:

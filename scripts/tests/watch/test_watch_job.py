@@ -364,18 +364,19 @@ def test_a_sample_begins_before_the_reading_that_it_is_compared_with() -> None:
     assert sample.job["cpu_cores"] == pytest.approx(2.0)  # and not 5 of 2
 
 
-def test_cpu_time_that_ticks_told_late_counts_with_the_next_sample() -> None:
-    observer = Observer(
-        ReadJob(*(reading(s, cpu_s) for s, cpu_s in ((0, 0), (1, 2.05), (2, 3)))), []
-    )
-    assert observer.sample().job["cpu_cores"] == pytest.approx(2.0)
-    assert observer.sample().job["cpu_cores"] == pytest.approx(1.0)
-
-
-def test_more_than_ticks_explain_is_not_hidden() -> None:
-    observer = Observer(ReadJob(reading(0.0, 0.0), reading(1.0, 3.0), reading(2.0, 4.0)), [])
-    assert observer.sample().job["cpu_cores"] == 3
-    assert observer.sample().job["cpu_cores"] == 1
+@pytest.mark.parametrize(
+    ("cpu_s", "cores"),
+    [
+        ((0, 2.05, 3), (2, 1)),  # what ticks told late counts with the next sample
+        ((0, 3, 4), (3, 1)),  # more than ticks explain is not hidden
+        ((5, 2, 3), (0, 1)),  # counts that went with a process are no negative rates
+    ],
+)
+def test_cpu_time_by_what_ticks_tell(cpu_s: tuple[float, ...], cores: tuple[float, ...]) -> None:
+    told = (reading(float(time_s), used_s) for time_s, used_s in enumerate(cpu_s))
+    observer = Observer(ReadJob(*told), [])
+    for expected in cores:
+        assert observer.sample().job["cpu_cores"] == pytest.approx(expected)
 
 
 def test_all_that_a_started_job_used_is_in_its_first_sample() -> None:
@@ -385,12 +386,6 @@ def test_all_that_a_started_job_used_is_in_its_first_sample() -> None:
     assert sample.interval_s == 1.0
     assert sample.job["cpu_cores"] == 4.0
     assert "memory_bytes" not in sample.job  # it is not 0 B
-
-
-def test_counts_that_went_with_a_process_are_no_negative_rates() -> None:
-    observer = Observer(ReadJob(reading(0.0, 5.0), reading(1.0, 2.0), reading(2.0, 3.0)), [])
-    assert observer.sample().job["cpu_cores"] == 0
-    assert observer.sample().job["cpu_cores"] == 1
 
 
 def test_the_watch_counts_its_own_cost() -> None:

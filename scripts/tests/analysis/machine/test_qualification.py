@@ -113,24 +113,15 @@ def result(summary: Summary, known: Reference | None, id: str, **how: Any) -> Ch
         (120.0, 130.0, PASS),
     ],
 )
-def test_rates_at_their_limit(low: float, high: float, word: str) -> None:
-    verdict = judge(Estimate((low + high) / 2, low, high, 3), 100.0, 0.05, higher_is_better=True)
-    assert (verdict.verdict, verdict.limit) == (word, 95.0)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "word"),
-    [
-        (101.0, 105.0, PASS),
-        (101.0, 105.001, INCONCLUSIVE),
-        (105.0, 110.0, INCONCLUSIVE),
-        (105.001, 110.0, FAIL),
-        (70.0, 80.0, PASS),
-    ],
-)
-def test_times_at_their_limit(low: float, high: float, word: str) -> None:
-    verdict = judge(Estimate((low + high) / 2, low, high, 3), 100.0, 0.05, higher_is_better=False)
-    assert (verdict.verdict, verdict.limit) == (word, 105.0)
+@pytest.mark.parametrize(("of_rates", "limit"), [(True, 95.0), (False, 105.0)])
+def test_rates_and_times_at_their_limit(
+    low: float, high: float, word: str, of_rates: bool, limit: float
+) -> None:
+    if not of_rates:  # as far on the other side of the reference
+        low, high = 200.0 - high, 200.0 - low
+    found = Estimate((low + high) / 2, low, high, 3)
+    verdict = judge(found, 100.0, 0.05, higher_is_better=of_rates)
+    assert (verdict.verdict, verdict.limit) == (word, limit)
 
 
 def test_the_smallest_effect_is_what_would_just_fail() -> None:
