@@ -1,3 +1,5 @@
+#include <torch/cuda.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <map>

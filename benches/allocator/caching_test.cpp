@@ -25,7 +25,7 @@ TEST(CachingAllocator, EveryArmIsAWorkerWithADeviceAndAnAllocatorOfItsOwn) {
 }
 
 TEST(CachingAllocator, LossesAreCheckedExactlyOnAHost) {
-  const HostCheckingTrial trial(*technique, kPoint);
+  const HostCheckingTrial trial(*technique, kPoint, HostCheckingTrial::Steps::kThree);
   const auto& caching = trial.results().front();
   EXPECT_EQ(caching.tolerance, 0);
   EXPECT_EQ(caching.error, 0);

@@ -20,7 +20,7 @@ class HostMalloc : public testing::TestWithParam<Point> {};
 
 TEST_P(HostMalloc, TheBaselineIsExactAndIsFoundWhenItDoesNothing) {
   if (allocator_in_use() != "libc") GTEST_SKIP() << "malloc() is " << allocator_in_use() << "'s in this process";
-  const HostCheckingTrial trial(*technique, GetParam());
+  const HostCheckingTrial trial(*technique, GetParam(), HostCheckingTrial::Steps::kThree);
   const auto glibc = arm(trial, "glibc");
   EXPECT_EQ(glibc.not_made, "");
   EXPECT_GT(glibc.poisoned_error, 0);

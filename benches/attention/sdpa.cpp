@@ -1,3 +1,5 @@
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>

@@ -37,7 +37,7 @@ TEST(SizeSweep, HasARecurrentModelThatAHostCanTrain) {
 TEST(SizeSweep, ChecksABatchInPartsOrWithRecomputationAsTheWholeWouldBe) {
   // 2048 rows are checked in two parts, and a ResNet's images all at once, since its norms see them all.
   for (const auto& [model, batch] : {std::pair("lstm_toy", 2048), std::pair("resnet18", 64)}) {
-    const HostCheckingTrial trial(*technique, point(model, batch));
+    const HostCheckingTrial trial(*technique, point(model, batch), HostCheckingTrial::Steps::kThree);
     EXPECT_LE(trial.results()[1].error, 1e-5) << model;
     EXPECT_GT(trial.results()[1].later_error, trial.results()[1].tolerance) << model;
   }

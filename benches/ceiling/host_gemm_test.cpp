@@ -9,7 +9,7 @@ namespace {
 const ModuleUnderTest technique;
 
 TEST(HostGemm, EveryFormatThatTheProcessorHasIsCheckedUnderItsOwnRoof) {
-  const HostCheckingTrial trial(*technique, {{"n", 64}});
+  const HostCheckingTrial trial(*technique, {{"n", 64}}, HostCheckingTrial::Steps::kThree);
   EXPECT_EQ(trial.results().front().arm.unavailable, "") << "every processor multiplies in FP32";
   for (const auto& result : trial.results()) {
     ASSERT_TRUE(result.arm.cost) << result.arm.name;

@@ -12,7 +12,7 @@ const ModuleUnderTest technique;
 TEST(HostMemory, EveryLoopIsCheckedAndMovesTheSameBytesUnderTheHostRoof) {
   const auto cache_bytes = last_level_cache_bytes();
   if (!cache_bytes) GTEST_SKIP() << "the system does not say how large its last-level cache is";
-  const HostCheckingTrial trial(*technique, {{"size", "4xLLC"}});
+  const HostCheckingTrial trial(*technique, {{"size", "4xLLC"}}, HostCheckingTrial::Steps::kThree);
   for (const auto& result : trial.results()) {
     EXPECT_FALSE(result.poisoned_error <= result.tolerance) << result.arm.name << " passes without having run";
     EXPECT_EQ(result.error, 0) << result.arm.name;

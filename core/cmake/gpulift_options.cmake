@@ -100,13 +100,11 @@ function(gpulift_use_test_headers target)
   target_compile_options(${target} PRIVATE -fPIC)  # as those headers, which are a library's
 endfunction()
 
-set(gpulift_tests_of_files ${CMAKE_SOURCE_DIR}/core/harness/testing/tests_of_files.cpp)
-
 # The tests of many files on the GPU in one program, which is linked once. Where there is a GPU, those of each file are a
 # process: a kernel that fails takes its process's device along. Elsewhere all skip themselves, and are started once.
 function(gpulift_add_gpu_tests name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_executable(${name} ${gpulift_tests_of_files} ${arg_SOURCES})
+  add_executable(${name} $<TARGET_OBJECTS:gpulift_tests_of_files> ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE gpulift::options ${arg_LIBRARIES} GTest::gmock)
   gpulift_compile_as_test(${name} FALSE)
   gpulift_use_test_headers(${name})
@@ -126,10 +124,12 @@ function(gpulift_add_gpu_tests name)
   endforeach()
 endfunction()
 
-# Tests run once or twice, so the shorter build counts; but LibTorch's headers are precompiled for optimised code alone.
+# Tests run once or twice, so the shorter build counts. LibTorch's headers are precompiled for optimised code, which -O1
+# is to GCC and -O0 is not.
 function(gpulift_compile_as_test target with_torch)
   if(with_torch)
     gpulift_use_torch_headers(${target})
+    target_compile_options(${target} PRIVATE -O1)
   else()
     target_compile_options(${target} PRIVATE -O0)
   endif()

@@ -1,5 +1,7 @@
 #include "allocator_case.hpp"
 
+#include <torch/cuda.h>
+
 #include <cstddef>
 
 #include "step_times.hpp"

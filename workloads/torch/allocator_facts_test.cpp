@@ -1,6 +1,7 @@
 #include "allocator_facts.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include <cstddef>
 #include <cstdlib>

@@ -1,6 +1,8 @@
 #include "checkpointing.hpp"
 
 #include <ATen/autocast_mode.h>
+#include <torch/autograd.h>
+#include <torch/utils.h>
 
 #include <mutex>
 #include <optional>

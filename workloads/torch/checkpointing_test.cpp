@@ -2,6 +2,8 @@
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,11 @@
 #include "encoder.hpp"
 
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>

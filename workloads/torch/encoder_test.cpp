@@ -1,6 +1,9 @@
 #include "encoder.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/nn/functional/padding.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <cstdint>

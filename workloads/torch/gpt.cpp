@@ -1,5 +1,9 @@
 #include "gpt.hpp"
 
+#include <torch/nn/init.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/normalization.h>
+
 #include <cmath>
 #include <utility>
 #include <vector>

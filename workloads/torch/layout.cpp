@@ -5,7 +5,7 @@
 #include <c10/util/StringUtil.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cctype>

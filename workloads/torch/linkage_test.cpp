@@ -1,6 +1,6 @@
 // gpulift::torch compiles, links and runs, also on a machine with no GPU.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace {
 

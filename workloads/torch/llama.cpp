@@ -1,6 +1,9 @@
 #include "llama.hpp"
 
 #include <ATen/autocast_mode.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/utils.h>
 
 #include <memory>
 #include <vector>

@@ -1,5 +1,9 @@
 #include "lstm.hpp"
 
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+
 #include <memory>
 
 #include "tokens.hpp"

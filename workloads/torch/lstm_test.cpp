@@ -1,6 +1,8 @@
 #include "lstm.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,8 @@
 #include "mlp.hpp"
 
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+
 #include <string>
 
 namespace gpulift {

@@ -1,6 +1,7 @@
 #include "mlp.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 namespace gpulift {
 namespace {

@@ -1,5 +1,10 @@
 #include "mobilenet.hpp"
 
+#include <torch/nn/init.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
 #include <memory>
 #include <vector>
 

@@ -1,7 +1,7 @@
 #include "mobilenet.hpp"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "training.hpp"
 

@@ -1,5 +1,7 @@
 #include "optimizer.hpp"
 
+#include <torch/utils.h>
+
 #include <cmath>
 #include <stdexcept>
 

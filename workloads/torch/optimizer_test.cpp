@@ -1,6 +1,10 @@
 #include "optimizer.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <limits>

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <limits>
 #include <stdexcept>

@@ -1,6 +1,7 @@
 #include "sdp_backend.hpp"
 
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <unordered_set>
 #include <vector>

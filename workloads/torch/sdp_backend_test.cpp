@@ -1,6 +1,8 @@
 #include "sdp_backend.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/utils.h>
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 // For tests: a network of two small layers, whose steps take microseconds on any machine.
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,7 @@
 #include "tokens.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <cstdint>

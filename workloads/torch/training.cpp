@@ -1,5 +1,7 @@
 #include "training.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,8 @@
 #include "training.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/nn/modules/conv.h>
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,7 @@
 #include "workload.hpp"
 
+#include <torch/nn/functional/loss.h>
+
 #include <map>
 #include <stdexcept>
 

@@ -1,7 +1,8 @@
 // gpulift-torch-parity: one forward and backward pass of a workload's model in FP32 or FP64, with weights and a batch
 // out of files. Its outputs, loss, gradients and buffers go to another file, for comparison with the same model in
 // Python, whose torch.save() and torch.load() write and read them.
-#include <torch/torch.h>
+#include <torch/serialize.h>
+#include <torch/utils.h>
 
 #include <CLI/CLI.hpp>
 #include <exception>
