@@ -12,7 +12,6 @@ from gpulift.judge import trials
 from gpulift.judge.run import named
 from gpulift.judge.task import Source
 from proof.judged import TASKS
-from tests.judge.test_breaks import alone  # noqa: F401
 
 pytestmark = pytest.mark.world
 
