@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from gpulift.gate.evidence import BASE, HEAD
@@ -200,7 +201,7 @@ def trials_of(task: str, head: Source) -> Trials:
     base = Source(BASE, f"{task}.py", base_text(task).encode())
     name, _, arrays = task.removesuffix("_base").partition("_")
     of_task = replace(read_task(TASKS / f"{name}.py"), arrays=arrays or "numpy")
-    roofs_of_it = CARD_ROOFS if of_task.arrays == "cuda" else ROOFS
+    roofs_of_it = CARD_ROOFS if of_task.arrays == "cuda" else processor_roofs()
     return Trials(of_task, {BASE: base, HEAD: head}, roofs_of_it, LIMITS)
 
 
@@ -232,5 +233,5 @@ def verdict_on(task: str, head: Source, most: int = 0, blocks: int = 3) -> Verdi
     return found
 
 
-ROOFS = roofs.measured()
+processor_roofs = cache(roofs.measured)
 CARD_ROOFS = roofs.Roofs(1e13, 1e15)  # of any card: its cache, and its lowest precision

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def write(out: Path, count: int, shape: Shape | None = None, seed: int = 1) -> l
     return folders
 
 
+@cache
 def committed() -> list[list[Record]]:
     """The measured launches of each case of the committed runs, except those of duets."""
     found: dict[tuple[str, ...], list[Record]] = {}

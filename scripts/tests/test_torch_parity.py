@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(os.environ.get("GPULIFT_BUILD", ROOT / "build")) / "gpulift-torch-parity"
 
 # In a process of its own, where torch belongs: saves weights and batch, runs the program, and
-# prints by type and tensor the largest difference over the largest element. Of models of full size
-# one type shows that the sizes are right; a small one of the same code has both types.
+# prints by model, type and tensor the largest difference over the largest element. Of full size
+# one type shows that sizes are right; a small model of the same code has both types.
 COMPARE = """
 import copy, subprocess, sys, torch
 
@@ -29,7 +30,7 @@ def compare(program, name, model, given, target, tied):
     torch.save({"input": given, "target": target}, "batch")
     for kind in {"gpt2": ["fp32"], "resnet50": ["fp64"]}.get(name, ["fp32", "fp64"]):
         found = outputs_of(program, name, kind)
-        print_differences(kind, found, copy.deepcopy(model), given, target)
+        print_differences(f"{name} {kind}", found, copy.deepcopy(model), given, target)
 
 def outputs_of(program, name, kind):
     files = ["--weights", "weights", "--batch", "batch", "--out", "out", "--device", device]
@@ -37,8 +38,8 @@ def outputs_of(program, name, kind):
     subprocess.run([program, "--model", name, *files, *flags], check=True)
     return torch.load("out", weights_only=False)
 
-def print_differences(kind, found, model, given, target):
-    if kind == "fp64":
+def print_differences(what, found, model, given, target):
+    if what.endswith("fp64"):
         model = model.double()
         given = given.double() if given.is_floating_point() else given
     outputs = model.to(device).train()(given.to(device))
@@ -50,10 +51,10 @@ def print_differences(kind, found, model, given, target):
         expected["grad." + key] = one.grad
     saved = model.state_dict()
     expected.update({key: one for key, one in model.named_buffers() if key in saved})
-    print(kind, "missing", sorted(expected.keys() ^ found.keys()))
+    print(what, "missing", sorted(expected.keys() ^ found.keys()))
     for key, one in expected.items():
         scale = one.double().abs().max().item() or 1.0
-        print(kind, key, (one.cpu().double() - found[key].double()).abs().max().item() / scale)
+        print(what, key, (one.cpu().double() - found[key].double()).abs().max().item() / scale)
 
 device = sys.argv[2]
 torch.backends.cudnn.allow_tf32 = False
@@ -61,32 +62,34 @@ torch.manual_seed(1)
 torch.set_num_threads(1)
 """
 IMAGES = """
-from torchvision.models import {name}
-model = {name}(num_classes={classes})
-compare(sys.argv[1], "{name}", model, torch.randn(4, 3, {pixels}, {pixels}),
-        torch.randint({classes}, (4,)), [])
+from torchvision.models import resnet18, resnet50
+models = (("resnet50", resnet50, 64, 1000), ("resnet18", resnet18, 32, 10))
+for name, make, pixels, classes in models:
+    compare(sys.argv[1], name, make(num_classes=classes), torch.randn(4, 3, pixels, pixels),
+            torch.randint(classes, (4,)), [])
 """
-GPT = """
-from transformers import GPT2Config, GPT2LMHeadModel
-config = GPT2Config({sizes} resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
-                    bos_token_id=0, eos_token_id=0)
-model = GPT2LMHeadModel(config)
-tokens = lambda: torch.randint(config.vocab_size, {shape})
-compare(sys.argv[1], "{name}", model, tokens(), tokens(), ["lm_head.weight"])
-"""
-LLAMA = """
-from transformers import LlamaConfig, LlamaForCausalLM
-config = LlamaConfig(num_hidden_layers=2, hidden_size=64, num_attention_heads=4,
-                     num_key_value_heads=2, intermediate_size=128, max_position_embeddings=32,
-                     vocab_size=64, rms_norm_eps=1e-5, tie_word_embeddings=True,
-                     rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
-                     bos_token_id=0, eos_token_id=0)
-model = LlamaForCausalLM(config)
-for one in model.parameters():  # at first attention is nearly even, and places hardly tell
+# Of full size: transformers' defaults but for the padding, and as few tokens as tell. LLaMA's
+# weights are larger than its own: at first attention is nearly even, and places hardly tell.
+TEXTS = """
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+ends = {"bos_token_id": 0, "eos_token_id": 0}
+dropout = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+small = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 64}
+gpt_toy = GPT2LMHeadModel(GPT2Config(**small, **dropout, **ends))
+gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50304, **dropout, **ends))
+llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, hidden_size=64, num_attention_heads=4,
+                         num_key_value_heads=2, intermediate_size=128, max_position_embeddings=32,
+                         vocab_size=64, rms_norm_eps=1e-5, tie_word_embeddings=True,
+                         rope_parameters={"rope_type": "default", "rope_theta": 500000.0}, **ends))
+for one in llama.parameters():
     one.data *= 5 if one.dim() == 2 else 1
-tokens = lambda: torch.randint(config.vocab_size, (2, 32))
-compare(sys.argv[1], "llama_toy", model, tokens(), tokens(), ["lm_head.weight"])
+for name, model, shape in (("gpt_toy", gpt_toy, (2, 32)), ("gpt2", gpt2, (1, 48)),
+                           ("llama_toy", llama, (2, 32))):
+    tokens = lambda: torch.randint(model.config.vocab_size, shape)
+    compare(sys.argv[1], name, model, tokens(), tokens(), ["lm_head.weight"])
 """
+PACKAGES = {"torchvision": IMAGES, "transformers": TEXTS}
+Differences = dict[str, dict[str, float]]  # by type and tensor
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -115,33 +118,33 @@ def require(*packages: str) -> None:
         pytest.skip(f"{PROGRAM.name} is not built: it needs LibTorch")
 
 
-def differences(code: str, folder: Path, device: str) -> dict[str, dict[str, float]]:
-    """By type and tensor; fails where only one side has a tensor."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMPARE + code, str(PROGRAM), device],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@cache
+def differences(package: str, device: str) -> dict[str, Differences]:
+    """By model, of all that one process compares, since to import takes longer than most of them.
+    Fails where only one side has a tensor."""
+    require(package)
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", COMPARE + PACKAGES[package], str(PROGRAM), device],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, float]] = {"fp32": {}, "fp64": {}}
-    for kind, name, value in (line.split(maxsplit=2) for line in done.stdout.splitlines()):
+    found: dict[str, Differences] = {}
+    for model, kind, name, value in (line.split(maxsplit=3) for line in done.stdout.splitlines()):
         if name == "missing":
-            assert value == "[]"
+            assert value == "[]", model
         else:
-            found[kind][name] = float(value)
+            of_model = found.setdefault(model, {"fp32": {}, "fp64": {}})
+            of_model[kind][name] = float(value)
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "pixels", "classes"), [("resnet50", 64, 1000), ("resnet18", 32, 10)]
-)
-def test_residual_networks_agree_with_torchvision(
-    tmp_path: Path, name: str, pixels: int, classes: int, device: str
-) -> None:
-    require("torchvision")
-    found = differences(IMAGES.format(name=name, pixels=pixels, classes=classes), tmp_path, device)
+@pytest.mark.parametrize("name", ["resnet50", "resnet18"])
+def test_residual_networks_agree_with_torchvision(name: str, device: str) -> None:
+    found = differences("torchvision", device)[name]
     # The gradients' rounding in FP32 is itself a fifth of the largest, measured against FP64: a
     # ReLU that opens or stays shut tells on a batch that small. So FP64 judges them.
     forward = {key: one for key, one in found["fp32"].items() if not key.startswith("grad.")}
@@ -151,29 +154,18 @@ def test_residual_networks_agree_with_torchvision(
     assert sum(key.startswith("grad.") for key in found["fp64"]) > 60
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes", "shape"),
-    [
-        ("gpt_toy", "n_layer=2, n_embd=64, n_head=4, n_positions=32, vocab_size=64,", (2, 32)),
-        # transformers' defaults but for the padding; as few tokens as tell
-        ("gpt2", "vocab_size=50304,", (1, 48)),
-    ],
-)
-def test_gpt_agrees_with_transformers(
-    tmp_path: Path, name: str, sizes: str, shape: tuple[int, int], device: str
-) -> None:
-    require("transformers")
-    found = differences(GPT.format(name=name, sizes=sizes, shape=shape), tmp_path, device)
+@pytest.mark.parametrize("name", ["gpt_toy", "gpt2"])
+def test_gpt_agrees_with_transformers(name: str, device: str) -> None:
+    found = differences("transformers", device)[name]
     assert max(found["fp32"].values()) < 1e-4, found["fp32"]
     # The C++ loss is in FP32.
     assert max(found["fp64"].values(), default=float(name != "gpt2")) < 1e-6, found["fp64"]
     assert "grad.transformer.h.1.attn.c_attn.weight" in found["fp32"]
 
 
-def test_llama_agrees_with_transformers(tmp_path: Path, device: str) -> None:
+def test_llama_agrees_with_transformers(device: str) -> None:
     """With keys and values that heads share, and positions that are angles."""
-    require("transformers")
-    found = differences(LLAMA, tmp_path, device)
+    found = differences("transformers", device)["llama_toy"]
     assert max(found["fp32"].values()) < 1e-4, found["fp32"]
     # In FP64, too, transformers' norms and angles are in FP32.
     assert max(found["fp64"].values()) < 1e-5, found["fp64"]

@@ -74,7 +74,7 @@ def prediction_interval(logs: Sequence[float], future: int) -> tuple[float, floa
     """Where the mean of so many future values falls in 95 of 100 such cases; of two or more."""
     count = len(logs)
     spread = float(np.std(logs, ddof=1)) * math.sqrt(1 / count + 1 / future)
-    quantile = float(scipy.stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1))
+    quantile = float(scipy.special.stdtrit(count - 1, 0.5 + CONFIDENCE / 2))
     half = quantile * max(spread, LEAST_ERROR)
     mean = float(np.mean(logs))
     return mean - half, mean + half

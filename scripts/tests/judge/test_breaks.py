@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,20 +90,18 @@ BREAKS = {
     "changes its input": ("x += x\n return x", "read-only"),
 }
 
+START = "threading.Thread(target={}, daemon=True).start()"
+ALL_THREADS = (
+    "import threading\nthreading.stack_size(1 << 16)\ntry:\n"
+    f" while True: {START.format('threading.Event().wait')}\nexcept RuntimeError: pass\n"
+)
+
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     file = tmp_path_factory.mktemp("task") / "double.py"
     file.write_text(TASK, encoding="utf-8")
     return read_task(file)
-
-
-@pytest.fixture(autouse=True)
-def alone() -> Iterator[None]:
-    """Threads are counted by user, whom the candidates of other tests have, too."""
-    with side.WORKER.open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def trials(task: Task, head: str, base: str = SOUND, roofs: Roofs = FAR) -> Trials:
@@ -214,13 +210,16 @@ def test_a_process_that_cannot_be_stopped_is_refused(
 
 
 def test_the_threads_of_one_side_are_not_counted_with_the_others(task: Task) -> None:
-    start = "threading.Thread(target={}, daemon=True).start()"
-    head = (
-        "import threading\nthreading.stack_size(1 << 16)\ntry:\n"
-        f" while True: {start.format('threading.Event().wait')}\nexcept RuntimeError: pass\n"
-    )
-    base = f"import threading\ndef run(x):\n {start.format('print')}\n return x + x"
-    assert trials(task, head + SOUND, base).launch().pairs
+    base = f"import threading\ndef run(x):\n {START.format('print')}\n return x + x"
+    assert trials(task, ALL_THREADS + SOUND, base).launch().pairs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may give each candidate a user")
+def test_the_threads_of_one_judge_are_not_counted_with_anothers(task: Task) -> None:
+    head = f"import threading\ndef run(x):\n {START.format('print')}\n return x + x"
+    with trials(task, ALL_THREADS + SOUND)._side(1, HEAD) as another:
+        another.ready()
+        assert trials(task, head).launch().pairs
 
 
 def test_a_judge_that_is_killed_leaves_no_process(task: Task, tmp_path: Path) -> None:

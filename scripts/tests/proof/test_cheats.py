@@ -8,17 +8,22 @@ import pytest
 
 from gpulift.judge.side import RefusedError
 from gpulift.judge.trials import MOST_BLOCKS
-from gpulift.verdicts.decision import IMPROVED, REGRESSED
-from proof.judged import HONEST, Cheat, cheats, honest, verdict_on
-from tests.judge.test_breaks import alone  # noqa: F401
+from gpulift.verdicts.decision import IMPROVED, SLOWER
+from proof import judged
+from proof.judged import HONEST, PASSES, Cheat, base_text, cheats, honest, verdict_on
 
 pytestmark = pytest.mark.world
 
+FEWER_PASSES = ("NEEDLESS = 200", "NEEDLESS = 10")
+
 
 @pytest.mark.parametrize("cheat", cheats(), ids=lambda cheat: cheat.name)
-def test_no_cheat_is_accepted(cheat: Cheat) -> None:
+def test_no_cheat_is_accepted(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a base that is shorter than the page's: what a launch takes is not what is tried."""
+    monkeypatch.setattr(judged, "base_text", lambda name: base_text(name).replace(*FEWER_PASSES))
     found = verdict_on(cheat.task, cheat.source)
-    if cheat.refused and not isinstance(found, RefusedError):  # of 72 calls one in four is checked
+    # Of 72 calls one in four is checked, and a gate finds a change in equal sides at times.
+    if not isinstance(found, RefusedError) and (cheat.refused or found.verdict == IMPROVED):
         found = verdict_on(cheat.task, cheat.source, blocks=MOST_BLOCKS)
     if isinstance(found, RefusedError):
         assert found.side == "head"
@@ -28,12 +33,14 @@ def test_no_cheat_is_accepted(cheat: Cheat) -> None:
         assert found.verdict != IMPROVED
 
 
-@pytest.mark.parametrize("name", HONEST)
-def test_no_honest_speed_up_is_refused(name: str) -> None:
-    """How many are found stands in the committed page: a busy host tells none."""
-    found = verdict_on(*honest(name))
+@pytest.mark.parametrize("name", [*(one for one in HONEST if one not in PASSES), [*PASSES][-1]])
+def test_no_honest_speed_up_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many are found stands in the committed page: a busy host tells none. Those that spare
+    fewer passes differ by nothing else."""
+    monkeypatch.setattr(judged, "LOOKS", judged.LOOKS[:1])
+    found = verdict_on(*honest(name), blocks=1)
     assert not isinstance(found, RefusedError), found
-    assert found.verdict != REGRESSED
+    assert not found.reason.startswith(f"looked {SLOWER}")
 
 
 def test_the_set_is_as_large_as_it_says() -> None:

@@ -135,7 +135,7 @@ def tolerance_of_cards(
     `logs` are the cards' log values; a card is judged by so many `checks`.
     """
     count = len(logs)
-    k = float(scipy.stats.t.ppf(1 - CHANCE / checks, count - 1)) * math.sqrt(1 + 1 / count)
+    k = float(scipy.special.stdtrit(count - 1, 1 - CHANCE / checks)) * math.sqrt(1 + 1 / count)
     mean, sd = float(np.mean(logs)), float(np.std(logs, ddof=1))
     if higher_is_better:
         return 1 - math.exp(mean - k * sd) / value
