@@ -81,9 +81,10 @@ const gpulift::Technique gpulift::technique{
          {.arm = "fused", .cases = chain_of("gelu_written_out"), .on = "nvidia-h", .speedup = {{7.5, 10}}},
          {.arm = "fused", .cases = chain_of("gelu"), .on = "nvidia-h", .speedup = {{0.98, 1.35}}}},
     .found = R"(
-        As predicted, on an H200 in three launches of the chain written out. Until 2026-11-29 torch added a bias in a kernel of its own, on an H200 0.6 or more of the 0.94
-        ms that it took with GELU, 0.42 of the copy, as one row for all is taken number by number (inferred, not
-        profiled): 3.4x of fused was of that, which no linear layer does.)",
+        As predicted, on an H200 in three launches of the chain written out. Until 2026-11-29 torch added a bias in a
+        kernel of its own, on an H200 0.6 or more of the 0.94 ms that it took with GELU, 0.42 of the copy, as one row
+        for all is taken number by number (inferred, not profiled): 3.4x of fused was of that, which no linear layer
+        does.)",
     .arms = {"torch", "graph", "compiled", "fused"},
     .controls = {"graph"},
     .python = {"torch", "graph", "compiled"},

@@ -116,13 +116,13 @@ const gpulift::Technique gpulift::technique{
                  .on = "nvidia-h",
                  .speedup = {{0.95, 1.25}}}},
     .found = R"(
-        As predicted, 8192 x 4096 forward on an H200 in three launches; the others are not measured. Of 65536 x 768, which was the only one until 2026-11-29, an H200 had in
-        two runs of one launch 385 and 454 us backward by torch, 4.5 times of ours. That is its worst number of rows:
-        with our arms, apart, 391 us of 65536 rows were 197 of 65537 and 101 of 8192. Forward torch's addition was
-        reckoned at 74 us, which left 131 for its layer norm and 70 for its RMS norm of the same bytes: for a layer norm
-        each number goes into a running mean, with a division (read, not profiled). Beside the compiler ours had 1.0
-        forward and 1.3 to 1.4 backward. Liger's backward kernels took the 0.5 to 0.6 ms that were predicted, 0.9 and
-        1.2 us for each row that a block takes in turn.)",
+        As predicted, 8192 x 4096 forward on an H200 in three launches; the others are not measured. Of 65536 x 768,
+        which was the only one until 2026-11-29, an H200 had in two runs of one launch 385 and 454 us backward by torch,
+        4.5 times of ours. That is its worst number of rows: with our arms, apart, 391 us of 65536 rows were 197 of
+        65537 and 101 of 8192. Forward torch's addition was reckoned at 74 us, which left 131 for its layer norm and 70
+        for its RMS norm of the same bytes: for a layer norm each number goes into a running mean, with a division
+        (read, not profiled). Beside the compiler ours had 1.0 forward and 1.3 to 1.4 backward. Liger's backward kernels
+        took the 0.5 to 0.6 ms that were predicted, 0.9 and 1.2 us for each row that a block takes in turn.)",
     .arms = {"torch", "fused", "compiled", "liger"},
     .python = {"torch", "compiled", "liger"},
     .l2 = gpulift::Cache::kBySize,
