@@ -137,7 +137,8 @@ const gpulift::Technique gpulift::technique{
          {.arm = "mapped", .cases = case_of(16, 1 << 20), .on = "nvidia", .speedup = {{0.18, 0.22}}}},
     .found = R"(
         managed_prefetch has 0.87 to 0.91 where 128 MiB are read once: it takes 0.2 to 0.4 ms more than the copy, 4 to 6
-        us for each of 64 blocks, not 30. Whether the driver's work is less, or hides behind the transfer, is not traced.)",
+        us for each of 64 blocks, not 30. Whether the driver's work is less, or hides behind the transfer, is not
+        traced.)",
     .arms = {"explicit_copy", "managed", "managed_prefetch", "mapped"},
     .l2 = gpulift::Cache::kCold,
     .page_cache = gpulift::Cache::kNone,
