@@ -25,6 +25,38 @@ ROOFS = json.loads((BENCHES.parent / "core/registers/roofs.json").read_bytes())[
 LIMIT_S = 900  # of an arm, on a machine that is busy
 SAME_VALUE = 0.01  # of values, where the script does not say, as in core/host/measure/trial.cpp
 OTHER_SEED = 8
+# Lines that make a smallest case smaller where a processor would repeat the same many times. What a
+# card measures is not altered: core/host/contract_test.cpp.
+FEW_IMAGES = """
+from dataclasses import replace
+from functools import partial
+from gpulift_work.training import TWINS
+TWINS["resnet18"] = replace(TWINS["resnet18"], batch=4)
+technique.stored = partial(technique.stored, scale=0.25)
+technique.FILES = 64
+"""
+ONE_LAYER = """
+from dataclasses import replace
+from gpulift_work.training import GPT_SIZES, LLAMA_SIZES, TEXT_SIZES
+for sizes in (GPT_SIZES, LLAMA_SIZES, TEXT_SIZES):
+    sizes |= {name: replace(one, layers=1) for name, one in sizes.items() if name.endswith("_toy")}
+"""
+ONE_RATE = """
+technique.courses.FACTORS, technique.courses.LOOKS, technique.SEEDS = (1.0,), 1, 2
+"""
+SMALLER = {
+    "batch/large_batch_optimizer": f"{ONE_RATE}technique.SAMPLES = {{'conv_toy': 2048}}",
+    "compile/warm_start": f"{ONE_LAYER}technique.IMPORTS = 'print(1, 1)'",
+    "distributed/launcher": "technique.MODEL = 'gpt_toy'",
+    "host/omp_threads": FEW_IMAGES,
+    "input/columnar": "technique.PART_ROWS = 5000",
+    "input/packed_files": "technique.MEBIBYTE >>= 4",
+    "input/prefetch": f"{FEW_IMAGES}technique.BATCHES = {{'resnet18': 3}}",
+    "input/simd_images": "technique.IMAGES = 2",
+    "input/workers": FEW_IMAGES,
+    "optimizer/muon": f"{ONE_LAYER}{ONE_RATE}technique.UPDATES = {{'gpt_bytes_toy': 200}}",
+    "state/format": "technique.SMALL = (1000, (32, 32))",
+}
 READ_LATE = ("NCCL_", "TORCH_SYMM_MEM_")  # when ranks meet; most are read while libraries load
 # An arm that is neither stepped nor checked, which is what takes long.
 MADE_ALONE = """
@@ -180,6 +212,8 @@ def test_every_arm_gives_the_same_result_in_its_smallest_case(
 ) -> None:
     script = SCRIPTS[technique]
     manifest = manifest_of(technique, script)
+    if technique in SMALLER:
+        script = rank_group.altered(tmp_path, script, SMALLER[technique])
     if left := left_to_the_engine(manifest):
         pytest.skip(f"{left}: core/host/contract_test.cpp starts it")
     point = smallest_point(manifest)

@@ -91,7 +91,8 @@ def make(arm: str, point: Mapping[str, int | str], seed: int, gpu: int | None) -
 
     def error() -> float:
         places = rows if at_random else rows_of(halves)
-        columns = {name: made_columns(seed)[name][places] for name in wanted}
+        made = made_columns(seed)
+        columns = {name: made[name][places] for name in wanted}
         return wrong_bytes(last.pop("read"), last["sums"], columns)
 
     count = RANDOM_ROWS if at_random else len(halves) * PART_ROWS

@@ -26,8 +26,7 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         "torch",
-        "torch._dynamo.utils",
-        "torch._inductor.config",
+        "torch._inductor.compile_fx",
         "torch.distributed.checkpoint.staging",
         "torch.distributed.fsdp",
         "torch.distributed.optim",
