@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulift.ground import place
-from gpulift.ground.errors import (
-    FAILED,
-    NOTHING_RAN,
-    PATTERN_ERRORS,
-    USAGE,
-    GpuliftError,
-    RecordError,
-)
+from gpulift.ground.errors import FAILED, PATTERN_ERRORS, USAGE, GpuliftError, RecordError
 from gpulift.ground.near import near_filter
 from gpulift.ground.programs import answered, last_error
 from gpulift.ground.signals import Signals
@@ -284,17 +277,15 @@ def _selected(info: TechniqueInfo, matches: Callable[..., bool]) -> TechniqueInf
 
 
 def require_selected(infos: Sequence[TechniqueInfo], filter: str | None) -> list[TechniqueInfo]:
-    """The same. Raises GpuliftError where there are none: with names that are near, or with why not
-    where the filter names cases of a technique that cannot run, which are not known."""
+    """The same. Raises GpuliftError, with why not or names that are near, where there are none."""
     if chosen := select(infos, filter):
         return chosen
-    for info in infos:
-        if info.unavailable and f"{info.id}/" in (filter or ""):
-            told = f"{info.id} cannot run here: {info.unavailable}; {info.remedy}"
-            raise GpuliftError(told.rstrip("; "), NOTHING_RAN)
     names = dict.fromkeys(name for info in infos for name in (info.id, *info.arms))
     close = near_filter(filter or "", names)
     hint = f"near it: {', '.join(close)}" if close else "./gpulift list shows all"
+    for info in infos:  # whose cases are not known where it cannot run
+        if info.unavailable and f"{info.id}/" in (filter or ""):
+            hint = f"{info.id} cannot run here: {info.unavailable}; {info.remedy}".rstrip("; ")
     raise GpuliftError(f"no case matches the filter {filter!r}; {hint}")
 
 
