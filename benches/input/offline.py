@@ -48,7 +48,7 @@ TECHNIQUE = {
         "0.25 ms to array, flip and copy, which it counts in online alone. With them raw pixels "
         "take 0.37 and 0.52 ms an image; 0.33 and 0.51 were measured, and 2.2 for online. Beside "
         "an H200 online takes 2.9 ms: a core there decodes 112 kB in 1.3 to 1.4 ms (input/decode), "
-        "not 0.84, 1.6 times as long, and so does all else."
+        "not 0.84. That the rest is slower in proportion is inferred."
     ),
     "claims": ["offline-preprocessing-frees-cpu"],
     "arms": ["online", "pre_resized_jpeg", "raw_pixels"],

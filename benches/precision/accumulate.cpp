@@ -62,15 +62,15 @@ const gpulift::Technique gpulift::technique{
          {.arm = "fp16_sums", .cases = burst_of("8192x8192x8192"), .on = "nvidia-h", .speedup = {{0.96, 1.05}}}},
     .found = R"(
         Over the library's choice, of 4096 cubed on an H200 in three launches, fp16_sums have 0.95: algorithm 39, of 2
-        candidates, against 66, which the search takes as well. Over searched FP32 sums, until 2026-11-29: on an H100,
-        two launches, fp16_sums had 0.67x to 0.90x; on an H200, four launches, 0.98 to 0.99 of 8192 cubed, 0.95 to 0.97
-        of 4096, 0.67 to 0.84 of the small ones. By the notes cuBLASLt offers algorithms 39 and 21 for FP16 sums, 2 to 7
-        candidates, and algorithm 66 for FP32 ones, 8 or 9. fp32_sums_like_fp16 exists where 21 won, 512 cubed: FP32
-        sums in the kernel of FP16 ones had 0.81, FP16 ones 0.82 to 0.84, so that there the loss is the kernel's and the
-        format gains 2 to 3 %. Elsewhere 39 won, which cuBLASLt does not have for FP32 sums. Errors grow as predicted,
-        to 2.4e-3 at 4096 and 4.7e-3 at 16384. Split sums of 256x256x16384 had 6.6x to 7.1x on an H200, 5.9x on an H100,
-        in 8 parts: whole they take 77 us, as four multiprocessors need 72 us at the peak of 7.5 TFLOP/s each. In 4096
-        and 8192 cubed none of its algorithms splits the sum.)",
+        candidates, against 66, which the search takes as well. Over searched whole FP32 sums, until 2026-11-29: on an
+        H100, two launches, fp16_sums had 0.67x to 0.90x; on an H200, four launches, 0.98 to 0.99 of 8192 cubed, 0.95 to
+        0.97 of 4096, 0.67 to 0.84 of the small ones. By the notes cuBLASLt offers algorithms 39 and 21 for FP16 sums, 2
+        to 7 candidates, and algorithm 66 for FP32 ones, 8 or 9. fp32_sums_like_fp16 exists where 21 won, 512 cubed:
+        FP32 sums in the kernel of FP16 ones had 0.81, FP16 ones 0.82 to 0.84, so that there the loss is the kernel's
+        and the format gains 2 to 3 %. Elsewhere 39 won, which cuBLASLt does not have for FP32 sums. Errors grow as
+        predicted, to 2.4e-3 at 4096 and 4.7e-3 at 16384. Split sums of 256x256x16384 had 6.6x to 7.1x on an H200, 5.9x
+        on an H100, in 8 parts: whole they take 77 us, as four multiprocessors need 72 us at the peak of 7.5 TFLOP/s
+        each. In 4096 and 8192 cubed none of its algorithms splits the sum.)",
     .arms = {"first_choice", "fp32_sums", "fp16_sums", "fp32_sums_like_fp16", "split_fp32_sums"},
     .controls = {"fp32_sums", "fp32_sums_like_fp16"},
     .l2 = gpulift::Cache::kCold,

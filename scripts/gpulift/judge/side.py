@@ -99,10 +99,8 @@ class Side:
                 stdout=subprocess.DEVNULL,
                 stderr=STDERR,
                 cwd="/",
-                env={
-                    **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
-                    **{"USER": "nobody", "HOME": "/nonexistent"},  # its id has neither
-                },
+                env={name: os.environ[name] for name in PASSED_ON if name in os.environ}
+                | {"USER": "nobody", "HOME": "/nonexistent"},  # its id has neither
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
