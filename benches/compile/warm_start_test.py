@@ -54,6 +54,7 @@ def run_that_compiles_in_no_time(
     monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: (b"kernels", None))
     monkeypatch.setattr(technique, "keep_the_compiler_quiet", lambda: None)
     monkeypatch.setattr(technique, "require_state", lambda arm, found: None)
+    monkeypatch.setattr(technique, "read_files", lambda *_: None)
     yield folder
     assert list(theirs.iterdir()) == []
 
@@ -105,6 +106,30 @@ def test_each_arm_has_its_caches_and_all_train_alike(
     assert took["mega_cache"]["carried_bytes"] == len(b"kernels")
     assert "carried_bytes" not in took["no_cache"]
     assert {one["graph_breaks"] for name, one in took.items() if name != "eager"} == {0}
+
+
+def test_a_run_reads_files_once_before_its_first_start(
+    technique: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(technique, "output_of", started.append)
+    technique.read_files("llama_toy", 7, None)
+    assert not started, "nobody knows whether it is the first"
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    for seed in (7, 8):
+        technique.read_files("llama_toy", seed, 0)
+    imports, eager = started
+    assert imports[-1] == technique.IMPORTS
+    assert eager == [*technique.SELF, "eager", "llama_toy", "7", "0"]
+
+
+def test_the_process_that_reads_files_trains(
+    technique: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    technique.read_files("llama_toy", 7, None)
+    assert [one.name for one in tmp_path.iterdir()] == ["warm_start-llama_toy.read"]
 
 
 def test_each_launch_starts_cold_and_finds_what_an_earlier_one_left(
@@ -174,7 +199,7 @@ def test_keys_of_its_caches_are_a_workers(technique: ModuleType, tmp_path: Path)
     script = tmp_path / "first.py"
     script.write_text(
         "import sys\nimport torch\n"
-        "def compile_ahead():\n"
+        "def start_ahead():\n"
         "    modules = {**sys.modules, '__main__': None}\n"
         "    print(next(name for name, one in modules.items() if hasattr(one, 'torch')))\n"
     )

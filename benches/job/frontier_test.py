@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
@@ -19,6 +20,7 @@ CPU = torch.device("cpu")
 TOKENS = 512
 INSIDE = (TOKENS, 128)  # of the toy's MLP
 ATTENDED = (1, 4, TOKENS)  # of its attention: the sums of each head
+RULE = ("betas", "eps", "weight_decay")
 compile_with = torch.compile
 
 
@@ -182,14 +184,25 @@ def test_what_comes_back_lies_as_it_lay(
     assert found.stride() == kept.stride()
 
 
-@pytest.mark.parametrize("package", ["accelerate", "trl"])
+@pytest.mark.parametrize(
+    ("arm", "package"),
+    [
+        ("mlp_rest_on_host", "accelerate"),
+        ("mlp_rest_on_host", "trl"),
+        ("full_optimizer_in_8_bits", "bitsandbytes"),
+    ],
+)
 def test_without_its_library_an_arm_names_the_package(
-    technique: ModuleType, host: type[Host], monkeypatch: pytest.MonkeyPatch, package: str
+    technique: ModuleType,
+    host: type[Host],
+    monkeypatch: pytest.MonkeyPatch,
+    arm: str,
+    package: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "trl.models.activation_offloading")
     with pytest.raises(ModuleNotFoundError, match=package):
-        job_of(technique, "mlp_rest_on_host")
+        job_of(technique, arm)
 
 
 def test_the_optimizer_of_the_last_layers_is_on_the_host_and_begins_anew(
@@ -231,6 +244,40 @@ def test_the_reference_has_the_loss_of_all_logits_and_their_gradients(
     loss = technique.loss_by_chunks(state, weight, target)
     torch.testing.assert_close(loss, whole)
     torch.testing.assert_close(torch.autograd.grad(loss, [state, weight]), expected)
+
+
+def test_nothing_of_the_reference_stays_in_memory(
+    technique: ModuleType, eager: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(technique, "none")
+    layer = type(job.training.model.layers[0])
+
+    def layers() -> int:
+        return sum(type(one) is layer for one in gc.get_objects())
+
+    gc.collect()
+    before, left = layers(), []
+    monkeypatch.setattr(technique, "free_memory", lambda _: left.append(layers() - before))
+    gc.disable()
+    try:
+        job.own_reference()
+    finally:
+        gc.enable()
+    assert left == [0]
+
+
+def test_moments_in_8_bits_train_alike_and_are_dropped(technique: ModuleType, eager: None) -> None:
+    pytest.importorskip("bitsandbytes")
+    job = job_of(technique, "full_optimizer_in_8_bits")
+    expected = job_of(technique, "none").training.optimizer.param_groups[0]
+    (group,) = job.training.optimizer.param_groups
+    assert group["lr"] == pytest.approx(expected["lr"])
+    assert [group[key] for key in RULE] == [expected[key] for key in RULE]
+    assert job.error() <= technique.TECHNIQUE["check"]["tolerance"]
+    kinds = {one["state1"].dtype for one in job.training.optimizer.state.values()}
+    assert kinds == {torch.uint8, torch.float32}, "those of norms are small"
+    job.rest()
+    assert not job.training.optimizer.state
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpulift.analysis.arm_names import ARMS
 from gpulift.analysis.bounds import DEVICE, HOST, PROCESSOR
 from gpulift.analysis.gains import Gain, memory_share
 from gpulift.analysis.reference import Reference
 from gpulift.analysis.summary import Worth
-from gpulift.analysis.things import ARMS
 from gpulift.ground import text
 from gpulift.records.model import Arm
 from gpulift.verdicts.cases import Case

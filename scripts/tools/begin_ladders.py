@@ -6,42 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gpulift.analysis.arm_names import setting
 from gpulift.analysis.begin_rows import FIGURES, FIRST, Known
 from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import BF16, FIRST_MODELS, Gain, gain_of
 from gpulift.analysis.standing import LADDER
 from gpulift.analysis.summary import worth_over
-from gpulift.analysis.things import setting
 from gpulift.ground import text
 from gpulift.report.fit import points_of
 from gpulift.verdicts import stats
 from gpulift.verdicts.cases import Case
 from tools import begin_cells as cells
 
-FIT = "job/fit"
 FRONTIER = "job/frontier"
 TOKENS = "tokens"  # its axis
-MADE_AGAIN = {  # its arms in words
-    "none": "all kept",
-    "attention": "attention made again",
-    "mlp": "MLPs made again",
-    "budget": "torch.compile with activation_memory_budget=0.5",
-    "full": "layers made again",
-    "full_checkpoints_on_host": "layers made again, what they are given on the host",
-    "mlp_rest_on_host": "MLPs made again, the rest on the host",
-    "full_half_optimizer_on_host": "layers made again, half of the optimizer on the host",
-}
-FIT_FIGURE = "fit.svg"  # of tools.showcase
-PICTURE = "Speed over peak memory of each of these settings alone, as the table has them"
+DRAWN, FIGURE = "model:llama_1b/tokens:16384", "fit.svg"  # by tools.showcase
+PICTURE = "Speed over peak memory of each of these settings, as the table has them"
 BAR = 20  # blocks of a bar: BF16's memory
 BEST = (
     "**Bold**: nothing else is surely faster in as little memory, or 1 % more. The allocator takes"
     " more than tensors have, and what the host keeps is not counted."
-)
-NO_PARTS = (
-    "Which part of it weights, gradients, states, activations and logits are, records do not tell"
-    " yet."
 )
 
 
@@ -50,9 +35,6 @@ def ladders(known: Known) -> Iterator[str]:
     added_up = sorted(_cases(LADDER, known), key=lambda case: -len(case.measured))
     for case in added_up:
         yield f"\n## Speed: settings added up, {_where(case)}\n\n{_speed(case, known)}"
-    for case in _cases(FIT, known):
-        same = [one for one in added_up if _where(one) == _where(case)]
-        yield f"\n## Memory: what makes it fit, {_where(case)}\n\n{_memory(case, same, known)}"
     for case in sorted(_cases(FRONTIER, known), key=lambda one: int(one.first.case[TOKENS])):
         length = f"{int(case.first.case[TOKENS]):,} tokens"
         yield f"\n## Memory: a row of {length}, {_where(case)}\n\n{_frontier(case, known)}"
@@ -130,21 +112,6 @@ def _caption(case: Case, known: Known) -> str:
 # --- Memory ---
 
 
-def _memory(case: Case, added_up: Sequence[Case], known: Known) -> str:
-    """Settings added up from BF16 on, whose caption is above, then each alone, those that hold most
-    first."""
-    rows: list[Sequence[str]] = []
-    for one in added_up:
-        rows.append(("**added up**", "", "", "", "", ""))
-        names = _measured(one)
-        rows += [_held(one, name, BF16, known) for name in names[names.index(BF16) :]]
-    rows.append(("**each alone**, over BF16 with fused AdamW", "", "", "", "", ""))
-    rows += [_held(case, name, BF16, known) for name in _by_memory(case)]
-    drawn = f"\n![{PICTURE}]({FIGURES}/{FIT_FIGURE})\n" if FIT_FIGURE in known.figures else ""
-    table = _table("BF16's", "BF16", rows)
-    return f"{table}\nEach alone: {_caption(case, known)} {NO_PARTS}\n{drawn}"
-
-
 def _frontier(case: Case, known: Known) -> str:
     """Settings of a length, those that hold most first, and which of them are on the frontier."""
     first, *others = _measured(case)
@@ -152,19 +119,18 @@ def _frontier(case: Case, known: Known) -> str:
     best = {one.arm for one in points_of(case, withheld) if one.best}
     rows = []
     for name in _by_memory(case):
-        words, held = MADE_AGAIN.get(name, name), _held(case, name, first, known)[1:]
+        words, *held = _held(case, name, first, known)
         rows.append((f"**{words}**" if name in best else words, *held))
-    words = MADE_AGAIN[first]
-    return f"{_table(words, words, rows)}\n{BEST} {_caption(case, known)}\n"
+    words, _ = setting(first, case.technique)
+    is_drawn = case.case_id == DRAWN and FIGURE in known.figures
+    picture = f"\n![{PICTURE}]({FIGURES}/{FIGURE})\n" if is_drawn else ""
+    head = ("setting", "peak memory", f"of {words}", "", f"speed over {words}", "error")
+    table = cells.table([head, *rows], ("---", "---:", "---:", "---", "---", "---:"))
+    return f"{table}\n{BEST} {_caption(case, known)}\n{picture}"
 
 
 def _by_memory(case: Case) -> list[str]:
     return sorted(_measured(case), key=lambda name: -(facts(case, name).device_bytes or 0))
-
-
-def _table(whose: str, over: str, rows: Sequence[Sequence[str]]) -> str:
-    head = ("setting", "peak memory", f"of {whose}", "", f"speed over {over}", "error")
-    return cells.table([head, *rows], ("---", "---:", "---:", "---", "---", "---:"))
 
 
 def _held(case: Case, name: str, over: str, known: Known) -> tuple[str, ...]:

@@ -38,18 +38,22 @@ from gpulift.ground.entry import say
 from gpulift.ground.errors import GpuliftError, write_error
 from gpulift.ground.estimate import Estimate
 from gpulift.records.files import stem_of
+from gpulift.records.model import Record
 from gpulift.records.read import read_run
 from gpulift.report import fit, ladder, plots
 from gpulift.report.drawing import Drawing
 from gpulift.report.fit import Point
 from gpulift.verdicts import table
 from gpulift.verdicts.cases import Case
+from tools.begin_ladders import DRAWN, FRONTIER, TOKENS
 
 MODELS = ("nvidia-h200", "nvidia-h100-80gb-hbm3")  # the first that has records
-FIT = "job/fit"
 CASE = "model:llama_1b"
 ROW_TOKENS = 4096  # of llama_1b, in workloads/python/gpulift_work/llama.py
-RECIPES = {LADDER: "AdamW; FP8 by torchao, tensorwise", FIT: "fused AdamW"}
+RECIPES = {
+    LADDER: "AdamW; FP8 by torchao, tensorwise",
+    FRONTIER: "layers compiled; cut cross entropy; fused AdamW",
+}
 DIGITS = 6
 ABOUT_LETTERS = 78  # of a line below a figure
 DARK = {  # of the page, by the colours that are drawn
@@ -88,7 +92,7 @@ def exhibits(results: Path) -> list[Exhibit]:
     costs to take less. Of each those of the first GPU model that has records."""
     known = choice_of(results)
     found: list[Exhibit] = []
-    for technique, drawn in ((LADDER, climbed), (FIT, fitted)):
+    for technique, drawn in ((LADDER, climbed), (FRONTIER, fitted)):
         for model in MODELS:
             runs = runs_of(technique, results, model)
             beside = neighbours_at([one.run for one in runs], say)
@@ -128,7 +132,7 @@ def _memory(one: Rung | Point) -> dict[str, Any]:
 def fitted(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[Exhibit]:
     """What each way to need less memory costs; none for the same reasons."""
     every = (case for one in summaries for case in one.cases)
-    asked = [case for case in every if (case.technique, case.case_id) == (FIT, CASE)]
+    asked = [case for case in every if (case.technique, case.case_id) == (FRONTIER, DRAWN)]
     if not asked:
         return []
     case = max(asked, key=lambda one: len(one.arms))
@@ -167,13 +171,13 @@ def _values(
 def _about(case: Case, run: str, grade: Grade) -> str:
     """What was measured, on what, and how much it rests on: lines as wide as the figure."""
     first, stop = case.first, case.first.stop
-    cost, gpu = first.arms[0].cost, first.context.gpu
+    gpu = first.context.gpu
     torch = first.context.versions.get("torch", "not told").partition("+")[0]
     blocks = (
         stop and stop.planned_blocks and f"{stop.blocks} of {stop.planned_blocks} planned blocks"
     )
     what = (
-        f"{FIRST_MODELS[trained_model(first)]}, {_tokens(cost.items if cost else 0.0)} a step",
+        f"{FIRST_MODELS[trained_model(first)]}, {_tokens(first)} a step",
         RECIPES[case.technique],
         f"{gpu.name if gpu else 'no GPU'}, torch {torch}, run {run}",
     )
@@ -185,9 +189,10 @@ def _about(case: Case, run: str, grade: Grade) -> str:
     return "\n".join(line for part in parts for line in wrap(part, ABOUT_LETTERS))
 
 
-def _tokens(count: float) -> str:
-    rows, rest = divmod(count, ROW_TOKENS)
-    return f"{count:.0f} tokens" if rest else f"{rows:.0f} x {ROW_TOKENS} tokens"
+def _tokens(record: Record) -> str:
+    cost, row = record.arms[0].cost, int(record.case.get(TOKENS, ROW_TOKENS))
+    rows, rest = divmod(cost.items if cost else 0.0, row)
+    return f"{cost.items:.0f} tokens" if cost and rest else f"{rows:.0f} x {row} tokens"
 
 
 def runs_of(technique: str, results: Path, model: str) -> list[Summary]:

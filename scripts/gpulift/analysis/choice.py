@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpulift.analysis.errata import FILE, Erratum, known_errors, read_errata
+from gpulift.analysis.errata import FILE, Erratum, known_errors, read_errata, without_wrong
 from gpulift.analysis.today import UNKNOWN, Today, read_today
 from gpulift.engine import machine, quick
 from gpulift.records.model import Record, Role
@@ -62,14 +62,22 @@ class Choice:
     def stand_for(self, runs: Sequence[Run]) -> list[Run]:
         """Each case of these runs of one machine in the run that stands for it, of equals in the
         first, against today's baseline where it was measured. Arms of today that the run left out
-        are taken of the next one that has them. One run alone stands as it was recorded."""
+        are taken of the next one that has them, and where it was left before its end the launches
+        that it lacks. One run alone stands as it was recorded. Of metrics that an erratum names
+        there are none."""
+        runs = [replace(run, records=tuple(map(self._right, run.records))) for run in runs]
         if len(runs) < 2:
-            return list(runs)
+            return runs
         runs = [replace(run, records=tuple(map(self._against_todays, run.records))) for run in runs]
         kept: dict[Path, list[Record]] = {run.folder: [] for run in runs}
         for found in self._by_case(runs).values():
             (best, records), *others = self._ranked(found)
             kept[best.folder] += records
+            lacking = records[0].launches - len(records)
+            for _, others_records in others:
+                if lacking > 0 and self._go_together(records, others_records):
+                    kept[best.folder] += others_records[:lacking]
+                    lacking -= len(others_records)
             missing = self._arms(records[0]) - _measured(records)
             for run, others_records in others:
                 if (named := missing & _measured(others_records)) and self._todays(others_records):
@@ -80,6 +88,9 @@ class Choice:
     def best(self, runs: Sequence[Run]) -> Run:
         """Of runs that have one case alone, the one that stands for it."""
         return self._ranked([(run, list(run.records)) for run in runs])[0][0]
+
+    def _right(self, record: Record) -> Record:
+        return without_wrong(record, self.errata)
 
     def _against_todays(self, record: Record) -> Record:
         declared = self.today.declared(record.technique)
@@ -120,9 +131,22 @@ class Choice:
             return NONE if self.today.gone(first, arms) else WHOLE
         others = _measured(records) - {"" if first.ceiling else _baseline(first)}
         stay = {arm for arm in others if not self.today.gone(first, (arm,), _baseline(first))}
-        if not stay and others:
+        if not stay:  # a baseline alone tells nothing
             return NONE
         return WHOLE if stay == others else PART
+
+    def _go_together(self, records: Sequence[Record], others: Sequence[Record]) -> bool:
+        """Whether launches of both may stand as one case: of one text, with the same libraries, and
+        all arms of the first."""
+        one, other = records[0], others[0]
+        mine, theirs = one.context, other.context
+        return (
+            self.today.text_key(one) == self.today.text_key(other)
+            and _baseline(one) == _baseline(other)
+            and _measured(records) <= _measured(others)
+            and (mine.versions, mine.driver) == (theirs.versions, theirs.driver)
+            and not self.withheld([one, other])
+        )
 
     def _arms(self, record: Record) -> set[str]:
         """Those that the case has today, of which each may be of another run: none of roofs and of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from gpulift.records.values import Integer, Maybe, Text
 FILE = "errata.toml"
 TEXTS = ("short", "records", "wrong", "later")
 PATTERNS = ("techniques", "cases", "arms")
+ALLOCATED = "peak_allocated_bytes"
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,24 @@ def read_errata(file: Path) -> tuple[Erratum, ...]:
 def errata_of(record: Record, errata: Iterable[Erratum]) -> tuple[Erratum, ...]:
     """Those that the record has, and that reading does not mend."""
     return tuple(one for one in errata if not one.mended and one.is_of(record))
+
+
+def without_wrong(record: Record, errata: Iterable[Erratum]) -> Record:
+    """The record, its arms without the metrics that errata name; a framework's peak is the arm's,
+    too."""
+    named = [one for one in errata_of(record, errata) if one.metrics]
+    if not named:
+        return record
+    return replace(record, arms=tuple(_without(arm, named) for arm in record.arms))
+
+
+def _without(arm: Arm, errata: Iterable[Erratum]) -> Arm:
+    wrong = {name for one in errata if one.concerns([arm.name]) for name in one.metrics}
+    metrics = {name: value for name, value in arm.metrics.items() if name not in wrong}
+    if len(metrics) == len(arm.metrics):
+        return arm
+    peak = None if ALLOCATED in wrong else arm.peak_device_bytes
+    return replace(arm, metrics=metrics, peak_device_bytes=peak)
 
 
 def known_errors(records: Iterable[Record], errata: Sequence[Erratum]) -> list[Erratum]:

@@ -46,65 +46,6 @@ class Situation:
     several: bool = False  # GPUs
 
 
-# What arms are called in words where a row is over them; of some techniques by its id as well.
-ARMS = {
-    "torch_default": "FP32",
-    "tf32": "TF32",
-    "bf16": "BF16",
-    "job/fit bf16": "BF16 with fused AdamW",
-    "job/step bf16": "BF16 with fused AdamW",
-    "fused_adamw": "BF16 with fused AdamW",
-    "compiled": "the same, compiled",
-    "eager": "the same, eager",
-    "foreach": "`foreach`, torch's default",
-    "contiguous": "contiguous images",
-    "padded": "one document a row, padded",
-    "unpadded": "50257 words",
-    "whole": "one whole batch",
-    "one_gpu": "one GPU",
-    "ddp": "DDP",
-    "fsdp2": "FSDP2",
-    "data_parallel": "DDP",
-    "pageable_synchronous": "pageable memory, copied in the step",
-    "rank0_gathers": "rank 0 gathers and saves",
-    "torch_save": "`torch.save`",
-    "exchange_each": "an exchange after each micro-batch",
-    "buckets_25": "DDP as it comes",
-    "distributed/gradient_compression fp32": "gradients in FP32",
-    "lora": "LoRA",
-    "naive": "`num_workers=0`",
-    "tensors": "pageable batches",
-    "pinned": "pinned batches of floats",
-    "fp32_in_worker": "floats, normalised in the worker",
-    "torch": "torch's kernels",
-    "grouped": "grouped products, eager",
-    "explicit": "scores written out in memory",
-}
-# The settings of job/ladder and job/fit by the names that people know them by, and how each is
-# turned on; of one of them by its id as well.
-SETTINGS = {
-    "torch_default": ("FP32 (default)", ""),
-    "tf32": ("TF32", '`torch.set_float32_matmul_precision("high")`'),
-    "bf16": ("BF16 autocast", '`torch.autocast("cuda", torch.bfloat16)`'),
-    "job/fit bf16": ("BF16 with fused AdamW", ""),
-    "fused_adamw": ("fused AdamW", "`AdamW(..., fused=True)`"),
-    "compiled": ("torch.compile", "`layer.compile()`, `torch.compile(loss)`"),
-    "job/fit compiled": ("torch.compile, layers alone", ""),
-    "fp8": ("FP8", "`torchao.float8.convert_to_float8_training(model.layers)`"),
-    "cut_cross_entropy": (
-        "cut cross entropy",
-        "`cut_cross_entropy.linear_cross_entropy(hidden, head, labels)`",
-    ),
-    "selective_checkpointing": ("selective activation checkpointing", ""),
-    "full_checkpointing": ("full activation checkpointing", ""),
-    "memory_budget": ("torch.compile with activation_memory_budget=0.5", ""),
-    "activation_offload": ("activations offloaded to the host", ""),
-    "adamw_8bit_torchao": ("8-bit AdamW (torchao)", ""),
-    "adamw_8bit_bitsandbytes": ("8-bit AdamW (bitsandbytes)", ""),
-    "optimizer_offload": ("optimizer offloaded to the host", ""),
-}
-
-
 def source(text: str) -> Source:
     """Of `technique: arm, arm > over @cases = job`, of which the last three may be left out."""
     match = SOURCE.fullmatch(text)
@@ -116,11 +57,6 @@ def source(text: str) -> Source:
 def thing(words: str, how: str, *sources: str, note: str = "") -> Thing:
     """With its sources as texts."""
     return Thing(words, how, tuple(map(source, sources)), note)
-
-
-def setting(arm: str, technique: str = "") -> tuple[str, str]:
-    """Its name, and how it is turned on; one that has none is called as the arm."""
-    return SETTINGS.get(f"{technique} {arm}") or SETTINGS.get(arm, (arm, ""))
 
 
 BF16 = thing(
@@ -136,6 +72,10 @@ COMPILE = thing(
     "compile/regions: layers",
     "job/step: compiled",
     "compile/torch_compile: default",
+    note=(
+        "an eighth of Llama 8B starts in 13 s, not 2.4, which 1,700 steps pay; with"
+        " `TORCHINDUCTOR_CACHE_DIR` as the last start left it in 5, which 530 pay (H200)"
+    ),
 )
 FP8 = thing(
     "FP8 linear layers",
@@ -260,31 +200,29 @@ SMALLER = Situation(
         thing(
             "a loss that never holds all logits",
             "`cut_cross_entropy.linear_cross_entropy(hidden, head, labels)`",
-            "job/fit: cut_cross_entropy",
             "loss/chunked_cross_entropy: cut_cross_entropy",
         ),
         LOSS,
         thing(
             "`torch.compile` with half its memory",
             "`torch._functorch.config.activation_memory_budget = 0.5`",
-            "job/fit: memory_budget > compiled",
+            "job/frontier: budget @tokens:16384",
             note="behind `torch.compile`",
         ),
         thing(
-            "activation checkpointing, selective",
-            "`checkpoint(layer, x, use_reentrant=False, context_fn=...)` with"
-            " `create_selective_checkpoint_contexts`, which keeps products and attention",
-            "job/fit: selective_checkpointing",
+            "activation checkpointing, of MLPs",
+            "`checkpoint(self.mlp, x, use_reentrant=False)` within each layer",
+            "job/frontier: mlp @tokens:16384",
         ),
         thing(
             "activation checkpointing, full",
             "`torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)`",
-            "job/fit: full_checkpointing",
+            "job/frontier: full @tokens:16384",
         ),
         thing(
             "AdamW's states in 8 bits",
-            "`bitsandbytes.optim.AdamW8bit`, `torchao.optim.AdamW8bit`",
-            "job/fit: adamw_8bit_bitsandbytes, adamw_8bit_torchao",
+            "`bitsandbytes.optim.AdamW8bit`",
+            "job/frontier: full_optimizer_in_8_bits > full @tokens:16384",
         ),
         thing(
             "gradient accumulation",
@@ -300,16 +238,39 @@ SMALLER = Situation(
         ),
         thing(
             "activations on the host",
-            "`with torch.autograd.graph.save_on_cpu(pin_memory=True):`",
-            "job/fit: activation_offload",
+            "`trl.models.activation_offloading.OffloadActivations`",
+            "job/frontier: mlp_rest_on_host > mlp @tokens:16384",
         ),
         thing(
-            "the optimizer on the host",
-            "`torchao.optim.CPUOffloadOptimizer`",
-            "job/fit: optimizer_offload",
+            "half of the optimizer on the host",
+            "`torchao.optim.CPUOffloadOptimizer` of half of the layers",
+            "job/frontier: full_half_optimizer_on_host > full @tokens:16384",
         ),
     ),
     saves=True,
+)
+REPEATS = Situation(
+    "One GPU, and each run is to give the same bits",
+    "What that costs. Llama 1B's gradients then have the same bits in each process, on one H200;"
+    " without, others each time.",
+    (
+        thing(
+            "deterministic algorithms",
+            "`CUBLAS_WORKSPACE_CONFIG=:4096:8`, `torch.use_deterministic_algorithms(True)`",
+            "job/determinism: on",
+        ),
+        thing(
+            "the same, new tensors not filled",
+            "`torch.utils.deterministic.fill_uninitialized_memory = False`",
+            "job/determinism: on_no_fill",
+        ),
+        thing(
+            "deterministic attention alone",
+            "`torch.use_deterministic_algorithms` around attention, off elsewhere",
+            "job/determinism: attention",
+            note="enough for Llama 1B",
+        ),
+    ),
 )
 SEVERAL = Situation(
     "Several GPUs, and the model fits on one: faster",
@@ -395,4 +356,4 @@ SHARDED = Situation(
     saves=True,
     several=True,
 )
-SITUATIONS = (FASTER, WAITS, SMALLER, SEVERAL, SHARDED)
+SITUATIONS = (FASTER, WAITS, SMALLER, REPEATS, SEVERAL, SHARDED)

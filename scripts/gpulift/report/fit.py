@@ -9,12 +9,13 @@ from functools import partial
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from gpulift.analysis.arm_names import setting
 from gpulift.analysis.bounds import HOST, bound_of
 from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import FIRST_MODELS
-from gpulift.analysis.things import setting
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots
@@ -27,16 +28,19 @@ ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
 POINTS = 72  # an inch
 AS_SMALL = 1.01  # times another's memory
-SIGNS = "hollow: the host sets the pace; grey: another is as small and faster"
+SIGNS = "hollow: the host sets the pace\ngrey: another is as small and faster"
 INSET = 4  # pixels from the axis
 DOT = 8.0  # pixels across, and a little around it
+NEAR = 5  # points
+LINE = {"arrowstyle": "-", "color": plots.MUTED, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
+FROM = {"left": (0, 0.5), "right": (1, 0.5), "center": (0.5, 0.5)}  # of a label's box
 # Where a label may stand beside its point, the best first: how it is aligned, and how far away.
 PLACES = (
     ("left", "center", 7, 0),
     ("right", "center", -7, 0),
     *(
         (across, up, right, above * far)
-        for far in (5, 14, 23, 32)
+        for far in (NEAR, 14, 23, 32, 41, 50)
         for across, right in (("left", 4), ("right", -4), ("center", 0))
         for up, above in (("bottom", 1), ("top", -1))
     ),
@@ -105,14 +109,16 @@ def _said(points: Sequence[Point]) -> Iterator[str]:
 
 def _scatter(points: Sequence[Point], about: str) -> Figure:
     with matplotlib.rc_context(plots.STYLE):
-        figure = Figure(figsize=(plots.WIDTH_IN, 4.6), layout="constrained")
+        figure = Figure(figsize=(plots.WIDTH_IN, 4.8), layout="constrained")
         axes = figure.subplots()
         for one in points:
             face = "none" if one.waits else plots.BLUE
             at = one.memory_bytes / GIB, one.speed.value
             axes.plot(*at, "o", color=plots.BLUE, markerfacecolor=face, markersize=7)
-        axes.margins(x=0.32, y=0.1)
-        axes.set_ylim(bottom=0)
+        axes.margins(x=0.32, y=0.2)
+        speeds = [one.speed.value for one in points]
+        if min(speeds) < max(speeds) / 2:  # closer ones would lie on each other
+            axes.set_ylim(bottom=0)
         axes.set_xlabel(f"peak memory, GiB (left: less)\n{SIGNS}", linespacing=1.4)
         axes.set_ylabel(f"speed vs {points[0].name}")
         if about:
@@ -140,8 +146,10 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
                 fontsize=LETTERS,
                 color=plots.INK if one.best else plots.MUTED,
                 in_layout=False,
+                arrowprops={**LINE, "relpos": FROM[across]} if abs(above) > NEAR else None,
             )
-            box = label.get_window_extent()
+            label.get_window_extent()  # moves it to its place
+            box = Text.get_window_extent(label)  # without its line
             outside = max(0.0, axes.bbox.x0 + INSET - box.x0) - max(0.0, box.x1 - figure.bbox.x1)
             box = box.translated(outside, 0)
             label.xyann = (right + outside * POINTS / figure.dpi, above)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from gpulift.analysis.arm_names import setting
 from gpulift.analysis.ladder import Ladder, Rung
-from gpulift.analysis.things import setting
 from gpulift.ground import text
 from gpulift.ground.estimate import Estimate
 from gpulift.report import escaping, plots

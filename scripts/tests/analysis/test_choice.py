@@ -12,7 +12,7 @@ from gpulift.analysis.errata import Erratum
 from gpulift.analysis.summary import summarise
 from gpulift.analysis.today import Declared, Today, digest_of
 from gpulift.records.parse import read_record
-from gpulift.records.read import Run, read_results
+from gpulift.records.read import Run, read_results, runs_of
 from tests import sample
 from tests.sample import Json
 
@@ -48,6 +48,45 @@ def shown(above: Path, runs: dict[str, list[Json]], choice: Choice = TODAY) -> d
 def names(above: Path, runs: dict[str, list[Json]], choice: Choice = TODAY) -> list[str]:
     """The runs that are left."""
     return list(shown(above, runs, choice))
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        ({}, 3),
+        ({"source": {"b.py": "1" * 64}}, 2),
+        ({"arms": "base new"}, 2),
+        ({"context": {**sample.CPU_CONTEXT, "driver": "1.2"}}, 2),
+    ],
+    ids=["alike", "another text", "fewer arms", "another driver"],
+)
+def test_a_case_that_was_left_has_the_launches_that_it_lacks_of_the_next_run(
+    tmp_path: Path, more: Json, count: int
+) -> None:
+    left = [{**one, "launches": 3} for one in launches(2, 20)]
+    source = more.pop("source", SOURCE)
+    last = [{**one, "source": source, "launches": 1} for one in launches(2, 21, **more)[1:]]
+    for name, records in (("left", left), ("last", last)):
+        sample.write(tmp_path / "gpu" / name, records)
+    (found,) = read_results([tmp_path], choose=TODAY.stand_for)
+    (case,) = summarise(found).cases
+    assert len(case.measured) == count
+    assert case.lacks_launches == (count < 3)
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["alone", "chosen"])
+def test_a_metric_that_an_erratum_names_is_left_out(tmp_path: Path, count: int) -> None:
+    wrong = Erratum("x", "x", "x", "x", runs=("*",), metrics=("seen",))
+    records = launches(1, 20)
+    for arm in records[0]["arms"]:
+        arm["metrics"] = {"seen": 1.0, "right": 2.0}
+    for name in "ab"[:count]:
+        sample.write(tmp_path / "gpu" / name, records)
+    found = Choice(TODAY.today, (wrong,)).stand_for(
+        runs_of([tmp_path / "gpu" / name for name in "ab"[:count]])
+    )
+    metrics = [arm.metrics for run in found for one in run.records for arm in one.arms]
+    assert metrics == [{"right": 2.0}] * len(metrics) != []
 
 
 def test_each_case_is_of_the_run_that_has_enough_launches_of_it_then_of_the_newest(

@@ -14,7 +14,7 @@ from gpulift import cli
 from gpulift.analysis import errata
 from gpulift.analysis.choice import Choice
 from gpulift.analysis.doubts import Doubts
-from gpulift.analysis.errata import Erratum, errata_of, read_errata
+from gpulift.analysis.errata import Erratum, errata_of, read_errata, without_wrong
 from gpulift.commands.citing import bibtex, over_runs, sentence
 from gpulift.commands.show import lines
 from gpulift.ground.errors import USAGE, GpuliftError
@@ -97,6 +97,32 @@ def test_what_reading_mends_is_said_of_no_record(tmp_path: Path) -> None:
     made = erratum(tmp_path, "mended = true")
     assert made.is_of(record())
     assert errata_of(record(), [made]) == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "told", "peak"),
+    [
+        ('metrics = ["joules_per_step"]', ["peak_allocated_bytes"], 1 << 20),
+        ('metrics = ["peak_allocated_bytes"]', ["joules_per_step"], None),
+        ('metrics = ["peak_allocated_bytes"]\narms = "^other$"', None, 1 << 20),
+        ('metrics = ["peak_allocated_bytes"]\nlaunch = 1', None, 1 << 20),
+        ("", None, 1 << 20),
+    ],
+)
+def test_metrics_that_an_erratum_names_are_not_told(
+    tmp_path: Path, more: str, told: list[str] | None, peak: int | None
+) -> None:
+    facts = {"peak_allocated_bytes": 1 << 20, "joules_per_step": 2.0}
+    graph = sample.arm("graph", 1e-4, metrics=facts)
+    other = sample.arm("other", 1e-4, metrics={"seen": 1.0})
+    raw = sample.record("launch/step", {"model": "toy"}, [graph, other])
+    made = without_wrong(
+        replace(read_record(raw), file=RUN / "launch.step.jsonl"), [erratum(tmp_path, more)]
+    )
+    first, second = made.arms
+    assert list(first.metrics) == (list(facts) if told is None else told)
+    assert first.peak_device_bytes == peak
+    assert second.metrics == {"seen": 1.0}
 
 
 def test_a_record_that_tells_its_end_began_earlier(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from tests.figures import summary
 from tests.sample import Json, launches, skipped_arm
 
 FITTING = {  # seconds, GiB
-    "bf16": (0.2, 40),
-    "full_checkpointing": (0.25, 28),
-    "cut_cross_entropy": (0.2, 29.8),
-    "memory_budget": (0.195, 30),
+    "none": (0.2, 40),
+    "full": (0.25, 28),
+    "mlp": (0.2, 29.8),
+    "budget": (0.195, 30),
 }
 
 
@@ -25,7 +25,7 @@ def fitted(count: int = 3, *more: Json, noise: float = 0.0) -> list[Json]:
         rung(name, seconds, memory=round(size * GIB), launch_noise=noise)
         for name, (seconds, size) in FITTING.items()
     ]
-    return launches(count, "job/fit", LLAMA, [*arms, *more])
+    return launches(count, "job/frontier", {**LLAMA, "tokens": 16384}, [*arms, *more])
 
 
 def case_of(records: list[Json]) -> Case:
@@ -39,25 +39,27 @@ def drawn(records: list[Json], about: str = "") -> Drawing:
 
 
 def test_each_measured_arm_is_a_point_the_baseline_at_1() -> None:
-    points = fit.points_of(case_of(fitted(3, skipped_arm("optimizer_offload", "no room"))))
+    points = fit.points_of(
+        case_of(fitted(3, skipped_arm("full_half_optimizer_on_host", "no room")))
+    )
     shown = [(one.arm, round(one.speed.value, 2), one.memory_bytes // GIB) for one in points]
     assert shown == [
-        ("bf16", 1.0, 40),
-        ("full_checkpointing", 0.8, 28),
-        ("cut_cross_entropy", 1.0, 29),
-        ("memory_budget", 1.03, 30),
+        ("none", 1.0, 40),
+        ("full", 0.8, 28),
+        ("mlp", 1.0, 29),
+        ("budget", 1.03, 30),
     ]
     assert not any(one.waits for one in points)
-    left = fit.points_of(case_of(fitted()), ["cut_cross_entropy"])
-    assert [one.arm for one in left] == ["bf16", "full_checkpointing", "memory_budget"]
+    left = fit.points_of(case_of(fitted()), ["mlp"])
+    assert [one.arm for one in left] == ["none", "full", "budget"]
 
 
 @pytest.mark.parametrize(
     ("count", "noise", "best"),
     [
-        (3, 0.0, ["full_checkpointing", "memory_budget"]),
+        (3, 0.0, ["full", "budget"]),
         (3, 0.2, list(FITTING)),
-        (1, 0.0, ["full_checkpointing", "memory_budget"]),
+        (1, 0.0, ["full", "budget"]),
     ],
     ids=["sure", "not sure", "without intervals"],
 )
@@ -74,8 +76,8 @@ def test_on_the_frontier_is_what_nothing_surely_beats_in_as_little_memory(
 def test_the_text_has_each_with_its_speed_and_memory() -> None:
     drawing = drawn(fitted(), "below it")
     assert drawing.alt.startswith(
-        "Llama 1B on NVIDIA H200, speed vs BF16 with fused AdamW / peak memory: BF16 with fused"
-        " AdamW 1.00/40.0 GiB, full activation checkpointing 0.800×/28.0 GiB, "
+        "Llama 1B on NVIDIA H200, speed vs all kept / peak memory: all kept 1.00/40.0 GiB, layers"
+        " made again 0.800×/28.0 GiB, "
     )
 
 
@@ -91,14 +93,14 @@ def test_labels_cover_neither_points_nor_each_other_and_stay_inside() -> None:
 
 
 def test_an_arm_that_waits_for_the_host_is_hollow_and_says_so() -> None:
-    records = fitted(3, rung("optimizer_offload", 1.2, memory=31 * GIB, held=False))
+    records = fitted(3, rung("full_half_optimizer_on_host", 1.2, memory=31 * GIB, held=False))
     for one in records:
         windows = one["arms"][-1]["windows"]
         windows["enqueue_s"] = windows["device_s"]
     drawing = drawn(records)
     (axes,) = drawing.figure.axes
     assert drawing.alt.endswith(
-        "optimizer offloaded to the host 0.167×/31.0 GiB*; *the host sets the pace."
+        "layers again, half of AdamW on the host 0.167×/31.0 GiB*; *the host sets the pace."
     )
     faces = [line.get_markerfacecolor() for line in axes.lines]
     assert faces.count("none") == 1

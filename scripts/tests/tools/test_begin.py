@@ -35,6 +35,7 @@ SEVERAL = {
     "environment": {"NCCL_NVLS_ENABLE": "0"},
 }
 LLAMA: Json = {"model": "llama_1b"}
+FRONTIER: Json = {**LLAMA, "tokens": 16384}
 
 
 def step(
@@ -137,7 +138,7 @@ def test_a_row_says_how_over_what_on_which_job_and_on_how_much_it_rests() -> Non
     (row, *_) = rows(begin.page(known(records, today=Today(files))), things.FASTER.title)
     name, speed, memory, _, on, evidence = row
     how = "`layer.compile()` for each layer, `torch.compile(loss)`"
-    assert name == f"**1.** `torch.compile`<br>{how}"
+    assert name.startswith(f"**1.** `torch.compile`<br>{how}<br><sub>an eighth of Llama 8B ")
     assert speed == "**1.25×**", "one launch has no interval over launches"
     assert memory == "**0.500×**, 512 MiB"
     assert on == "Llama 1B, H200<br>over the same, eager"
@@ -196,11 +197,11 @@ def test_a_case_that_makes_a_row_surer_says_what_three_launches_take() -> None:
 
 
 def test_of_what_saves_memory_the_one_that_costs_least_time_is_first() -> None:
-    arms = {"bf16": 1.0, "full_checkpointing": 0.8, "optimizer_offload": 0.2}
-    page = begin.page(known(step("job/fit", arms, memory=1 << 29)))
+    arms = {"none": 1.0, "budget": 0.8, "full": 0.2}
+    page = begin.page(known(step("job/frontier", arms, FRONTIER, memory=1 << 29)))
     first, second, *_ = rows(page, things.SMALLER.title)
-    assert first[0].startswith("**1.** activation checkpointing, full")
-    assert second[0].startswith("**2.** the optimizer on the host")
+    assert first[0].startswith("**1.** `torch.compile` with half its memory")
+    assert second[0].startswith("**2.** activation checkpointing, full")
     assert first[1] == "**0.500×**, 512 MiB"
     assert re.match(r"▼ \*\*0\.(80|79)\d*×\*\*", first[2])
 
@@ -263,17 +264,16 @@ def test_on_the_ladder_of_speed_bf16_is_one_and_fp8_has_its_error_and_no_mfu() -
     assert (bf16[6], fp8[6]) == ("0.04", "0.46")
 
 
-def test_the_ladder_of_memory_has_a_bar_for_each_setting_added_up_and_alone() -> None:
-    fit = step("job/fit", {"bf16": 1.0, "full_checkpointing": 0.8}, memory=1 << 29)
-    page = begin.page(known([*climbed(), *fit]))
-    told = rows(page, "Memory: what makes it fit, Llama 1B on H200")
-    names = [row[0] for row in told]
-    assert names.index("**added up**") < names.index("FP8")
-    full = next(row for row in told if row[0] == "full activation checkpointing")
+def test_the_frontier_has_a_bar_for_each_setting_and_its_figure_where_it_is_drawn() -> None:
+    records = step("job/frontier", {"none": 1.0, "full": 0.8}, FRONTIER, memory=1 << 29)
+    page = begin.page(known(records))
+    _, full = rows(page, "Memory: a row of 16,384 tokens, Llama 1B on H200")
     assert full[1:4] == ["512 MiB", "0.500×", f"`{'█' * 10}{'░' * 10}`"]
     assert "fit.svg" not in page
-    drawn = replace(known([*climbed(), *fit]), figures=frozenset({"fit.svg"}))
+    drawn = replace(known(records), figures=frozenset({"fit.svg"}))
     assert "](figures/fit.svg)" in begin.page(drawn)
+    other = step("job/frontier", {"none": 1.0, "full": 0.8}, {**FRONTIER, "tokens": 4096})
+    assert "fit.svg" not in begin.page(replace(drawn, cases=known(other).cases))
 
 
 def test_each_length_of_a_row_has_its_frontier_in_bold_the_shortest_first() -> None:
@@ -290,7 +290,7 @@ def test_each_length_of_a_row_has_its_frontier_in_bold_the_shortest_first() -> N
         best.append([row[0] for row in told if row[0].startswith("**")])
     assert best == [
         ["**all kept**", "**layers made again**"],
-        ["**all kept**", "**MLPs made again, the rest on the host**"],
+        ["**all kept**", "**MLPs again, the rest on the host**"],
     ]
     assert page.index("row of 4,096") < page.index("row of 65,536")
     assert "speed over all kept" in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,12 +16,6 @@ from gpulift_work.training import Training
 BUDGET = 0.5  # of what compiled layers keep by themselves
 
 
-def wrap(modules: Iterable[nn.Module], wrapper: Callable[[Any], Any]) -> None:
-    """What each of them runs."""
-    for module in modules:
-        module.forward = wrapper(module.forward)
-
-
 def run_again(modules: Iterable[nn.Module], **options: Any) -> None:
     """Each keeps what it is given, and runs again in the backward pass."""
 
@@ -32,7 +26,8 @@ def run_again(modules: Iterable[nn.Module], **options: Any) -> None:
 
         return run_twice
 
-    wrap(modules, again)
+    for module in modules:
+        module.forward = again(module.forward)
 
 
 def set_budget() -> None:
@@ -46,19 +41,18 @@ def rule_of(training: Training) -> dict[str, Any]:
     return {key: group[key] for key in ("params", "lr", "betas", "weight_decay")}
 
 
-def offload_optimizer(training: Training, of: Iterable[nn.Module] = ()) -> None:
-    """AdamW on the host, fused, by weights as their gradients arrive; only of these modules, where
-    they are named, and but for norms."""
+def offload_optimizer(training: Training, of: Iterable[nn.Module]) -> None:
+    """AdamW of these modules on the host, fused, by weights as their gradients arrive, but for
+    norms."""
     from torchao.optim import CPUOffloadOptimizer
 
     rule = rule_of(training)
     every = rule.pop("params")
-    chosen = [one for module in of for one in module.parameters()] or every
+    chosen = [one for module in of for one in module.parameters()]
     vectors = max(one.numel() for one in every if one.dim() == 1)
     optimizer = CPUOffloadOptimizer(chosen, minimal_size=vectors + 1, fused=True, **rule)
-    theirs = set(chosen)
-    if others := [one for one in every if one not in theirs]:
-        optimizer.d_opt.add_param_group({"params": others})  # the one of norms, on the GPU
+    others = [one for one in every if one not in set(chosen)]
+    optimizer.d_opt.add_param_group({"params": others})  # the one of norms, on the GPU
     training.optimizer = optimizer
 
 
