@@ -19,7 +19,7 @@ TERA = 1e12
 FP8_ROOF = "gemm/fp8"
 GRADIENTS, LOSSES = "gradient", "loss"  # in what a check says that it compares
 # Arms that are another update: what their check compares are gradients of the step before it.
-UPDATES = ("adamw_8bit_torchao", "adamw_8bit_bitsandbytes", "optimizer_offload")
+UPDATES = ("full_half_optimizer_on_host", "full_optimizer_in_8_bits")
 MFU_ROOF = "gemm/bf16"  # of which MFU is a share, as the field has it
 
 

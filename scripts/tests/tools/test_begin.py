@@ -247,10 +247,10 @@ def test_an_error_says_of_what_it_is_and_is_none_of_what_nobody_asks(
 def test_a_check_of_gradients_says_nothing_of_another_update() -> None:
     renamed = climbed()
     for record in renamed:
-        record["arms"][-1]["name"] = "optimizer_offload"
+        record["arms"][-1]["name"] = "full_half_optimizer_on_host"
     (case,) = known(renamed).cases["job/ladder"]
     assert begin_cells.error_of(case, "compiled") == "0.04"
-    assert begin_cells.error_of(case, "optimizer_offload") == "–"
+    assert begin_cells.error_of(case, "full_half_optimizer_on_host") == "–"
 
 
 def test_on_the_ladder_of_speed_bf16_is_one_and_fp8_has_its_error_and_no_mfu() -> None:
