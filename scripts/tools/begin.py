@@ -28,9 +28,10 @@ is. Measure after each, and stop where it is fast enough or fits.
   where one is known: ▲ faster, ▼ slower, ≈ no difference shown. Each row is alone over what it
   names; only settings added up were measured together.
 - **Memory** is the most that a step has allocated on one GPU, and how much of the baseline's that
-  is; of Llama 1B torch's allocator kept up to 7.6 GiB more.
+  is. torch's allocator keeps some GiB more.
 - **Error** is how far the first step's gradients, or its losses where that is said, are from those
-  of the technique's reference; in brackets without the setting, where that differs.
+  of the technique's reference; in brackets without the setting, where that differs. Compare it
+  within a row: techniques have other weights and references.
 - **MFU** is a share of the datasheet's dense BF16 peak; FP8 has none.
 - **Evidence**: ●●● three launches on each of two cards, ●●○ three launches, ●○○ fewer; *before
   (date)*: the benchmark's code has changed since; *shared host*: other cards or programs were busy
@@ -109,8 +110,9 @@ def _surer(found: Sequence[Answer]) -> str:
     rows = [("row", "command", "takes")]
     for case, words in named.items():
         takes = "not known" if case.seconds is None else f"{case.seconds:.0f} s"
+        takes += f", by {case.of}" if case.of else ""
         rows.append(("; ".join(dict.fromkeys(words)), f"`{case.command}`", takes))
-    said = "One case each, three launches, with the seconds that its last records took:\n\n"
+    said = "For who adds records: a case each, three launches, with their seconds by records:\n\n"
     return cells.folded("What would fill these rows, or make them surer", said + cells.table(rows))
 
 

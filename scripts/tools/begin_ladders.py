@@ -13,6 +13,7 @@ from gpulift.analysis.facts import facts
 from gpulift.analysis.gains import BF16, FIRST_MODELS, Gain, gain_of
 from gpulift.analysis.standing import LADDER
 from gpulift.analysis.summary import worth_over
+from gpulift.analysis.today import TODAYS
 from gpulift.ground import text
 from gpulift.report.fit import points_of
 from gpulift.verdicts import stats
@@ -25,14 +26,14 @@ DRAWN, FIGURE = "model:llama_1b/tokens:16384", "fit.svg"  # by tools.showcase
 PICTURE = "Speed over peak memory of each of these settings, as the table has them"
 BAR = 20  # blocks of a bar: BF16's memory
 BEST = (
-    "**Bold**: nothing else is surely faster in as little memory, or 1 % more. The allocator takes"
-    " more than tensors have, and what the host keeps is not counted."
+    "All are compiled, with cut cross entropy. **Bold**: the fastest in so little memory, as far as"
+    " intervals tell. What the host keeps is not counted."
 )
 
 
 def ladders(known: Known) -> Iterator[str]:
-    """Of each card that has one; of speed the one with most launches is first."""
-    added_up = sorted(_cases(LADDER, known), key=lambda case: -len(case.measured))
+    """Of each card that has one; of speed the one with most launches of today is first."""
+    added_up = sorted(_cases(LADDER, known), key=lambda case: _rank(case, known))
     for case in added_up:
         yield f"\n## Speed: settings added up, {_where(case)}\n\n{_speed(case, known)}"
     for case in sorted(_cases(FRONTIER, known), key=lambda one: int(one.first.case[TOKENS])):
@@ -42,6 +43,10 @@ def ladders(known: Known) -> Iterator[str]:
 
 def _cases(technique: str, known: Known) -> list[Case]:
     return [one for one in known.cases.get(technique, ()) if trained_model(one.first) == FIRST]
+
+
+def _rank(case: Case, known: Known) -> tuple[bool, int]:
+    return known.today.text(case.first) != TODAYS, -len(case.measured)
 
 
 def _where(case: Case) -> str:
@@ -117,10 +122,7 @@ def _frontier(case: Case, known: Known) -> str:
     first, *others = _measured(case)
     withheld = [one for one in others if known.doubts.withheld(case.measured, (one, first))]
     best = {one.arm for one in points_of(case, withheld) if one.best}
-    rows = []
-    for name in _by_memory(case):
-        words, *held = _held(case, name, first, known)
-        rows.append((f"**{words}**" if name in best else words, *held))
+    rows = [_held(case, name, first, name in best, known) for name in _by_memory(case)]
     words, _ = setting(first, case.technique)
     is_drawn = case.case_id == DRAWN and FIGURE in known.figures
     picture = f"\n![{PICTURE}]({FIGURES}/{FIGURE})\n" if is_drawn else ""
@@ -133,13 +135,13 @@ def _by_memory(case: Case) -> list[str]:
     return sorted(_measured(case), key=lambda name: -(facts(case, name).device_bytes or 0))
 
 
-def _held(case: Case, name: str, over: str, known: Known) -> tuple[str, ...]:
+def _held(case: Case, name: str, over: str, best: bool, known: Known) -> tuple[str, ...]:
     mine, all_of_it = (facts(case, one).device_bytes or 0 for one in (name, over))
     share = mine / all_of_it if all_of_it else 0.0
     full = round(BAR * min(share, 1.0))
-    words, _ = setting(name, case.technique)
+    words, how = setting(name, case.technique)
     return (
-        words,
+        "<br>".join(filter(None, (f"**{words}**" if best else words, how))),
         text.size(mine),
         text.ratio(share),
         f"`{'█' * full}{'░' * (BAR - full)}`",

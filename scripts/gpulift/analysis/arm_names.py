@@ -34,10 +34,11 @@ ARMS = {
     "torch": "torch's kernels",
     "grouped": "grouped products, eager",
     "explicit": "scores written out in memory",
-    "job/frontier none": "`torch.compile`, all kept",
-    "job/frontier mlp": "MLPs made again",
-    "job/frontier full": "full activation checkpointing",
+    "job/frontier none": "all activations kept",
+    "job/determinism off": "torch as it comes",
+    "compile/torch_compile default": "the same, compiled",
 }
+OFFLOAD = "`trl.models.activation_offloading.OffloadActivations`"
 # The settings of job/ladder and job/frontier by the names that people know them by, and how each is
 # turned on; of one of them by its id as well.
 SETTINGS = {
@@ -51,15 +52,24 @@ SETTINGS = {
         "cut cross entropy",
         "`cut_cross_entropy.linear_cross_entropy(hidden, head, labels)`",
     ),
-    "job/frontier none": ("all kept", ""),
-    "job/frontier attention": ("attention made again", ""),
-    "job/frontier mlp": ("MLPs made again", ""),
-    "job/frontier budget": ("activation_memory_budget=0.5", ""),
-    "job/frontier full": ("layers made again", ""),
-    "job/frontier full_checkpoints_on_host": ("layers again, checkpoints on the host", ""),
-    "job/frontier mlp_rest_on_host": ("MLPs again, the rest on the host", ""),
-    "job/frontier full_half_optimizer_on_host": ("layers again, half of AdamW on the host", ""),
-    "job/frontier full_optimizer_in_8_bits": ("layers again, AdamW in 8 bits", ""),
+    "job/frontier none": ("all activations kept", ""),
+    "job/frontier attention": (
+        "attention recomputed",
+        "`checkpoint(self.self_attn, ...)` in each layer",
+    ),
+    "job/frontier mlp": ("MLPs recomputed", "`checkpoint(self.mlp, ...)` in each layer"),
+    "job/frontier budget": ("activation_memory_budget=0.5", "`torch._functorch.config`"),
+    "job/frontier full": ("full checkpointing", "`checkpoint(layer, ...)`"),
+    "job/frontier full_checkpoints_on_host": ("full, checkpoints offloaded", OFFLOAD),
+    "job/frontier mlp_rest_on_host": ("MLPs recomputed, the rest offloaded", OFFLOAD),
+    "job/frontier full_half_optimizer_on_host": (
+        "full, half of AdamW offloaded",
+        "`torchao.optim.CPUOffloadOptimizer`",
+    ),
+    "job/frontier full_optimizer_in_8_bits": (
+        "full, 8-bit AdamW",
+        "`bitsandbytes.optim.AdamW8bit`",
+    ),
 }
 
 

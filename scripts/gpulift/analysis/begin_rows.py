@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from statistics import median
 
 from gpulift.analysis import errata
 from gpulift.analysis.bounds import trained_model
 from gpulift.analysis.choice import cases_of
+from gpulift.analysis.costs import Costs
 from gpulift.analysis.doubts import Doubts, doubts_of
 from gpulift.analysis.gains import FIRST_MODELS, MODELS, Gain, gain_of, memory_share
 from gpulift.analysis.model_records import committed_files
@@ -54,12 +54,13 @@ class Known:
 @dataclass(frozen=True)
 class Open:
     """A case that would fill a row or make one surer, and about how many seconds three launches of
-    it take by records; None where none was ever measured."""
+    it take by records, whose where they are not its own; None where none was ever measured."""
 
     technique: str
     case: str
     several: bool
     seconds: float | None
+    of: str = ""
 
     @property
     def command(self) -> str:
@@ -226,11 +227,13 @@ def cases_today(declared: Declared) -> list[str]:
 
 
 def open_case(technique: str, case: str, known: Known) -> Open:
-    """The case with its seconds: of its own newest records, else of all of its technique."""
-    every = known.records.get(technique, ())
-    own = [one for one in every if known.today.case_id(one) == case] or every
-    seconds = [one.time_s["total"] for one in own if "total" in one.time_s]
+    """The case with its seconds on the last of MACHINES, as `run --plan` tells them."""
+    every, declared = known.records.get(technique, ()), known.today.declared(technique)
+    arms = len(declared.arms) if declared else max((len(one.arms) for one in every), default=0)
+    cost = Costs(every, known.today).launch(technique, case, arms, MACHINES[-1])
     several = any(arm.ranks > 1 for one in every for arm in one.arms) or technique.startswith(
         "distributed/"
     )
-    return Open(technique, case, several, LAUNCHES * median(seconds) if seconds else None)
+    if cost is None:
+        return Open(technique, case, several, None)
+    return Open(technique, case, several, LAUNCHES * cost.launch_s, cost.of)

@@ -146,8 +146,8 @@ def errata_of(record: Record, errata: Iterable[Erratum]) -> tuple[Erratum, ...]:
 
 
 def without_wrong(record: Record, errata: Iterable[Erratum]) -> Record:
-    """The record, its arms without the metrics that errata name; a framework's peak is the arm's,
-    too."""
+    """The record, its arms without the metrics and the check's errors that errata name; the peak of
+    a framework is the arm's, too."""
     named = [one for one in errata_of(record, errata) if one.metrics]
     if not named:
         return record
@@ -157,10 +157,9 @@ def without_wrong(record: Record, errata: Iterable[Erratum]) -> Record:
 def _without(arm: Arm, errata: Iterable[Erratum]) -> Arm:
     wrong = {name for one in errata if one.concerns([arm.name]) for name in one.metrics}
     metrics = {name: value for name, value in arm.metrics.items() if name not in wrong}
-    if len(metrics) == len(arm.metrics):
-        return arm
-    peak = None if ALLOCATED in wrong else arm.peak_device_bytes
-    return replace(arm, metrics=metrics, peak_device_bytes=peak)
+    peak = None if ALLOCATED in arm.metrics.keys() & wrong else arm.peak_device_bytes
+    apart = None if "check_error" in wrong else arm.check_error
+    return replace(arm, metrics=metrics, peak_device_bytes=peak, check_error=apart)
 
 
 def known_errors(records: Iterable[Record], errata: Sequence[Erratum]) -> list[Erratum]:

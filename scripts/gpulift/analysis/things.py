@@ -83,10 +83,7 @@ FP8 = thing(
     "job/ladder: fp8 > compiled",
     "precision/fp8_step: tensorwise @form:compiled",
     "job/step: fp8 > compiled",
-    note=(
-        "only behind `torch.compile`. Errors are of untrained weights, which make roundings"
-        " larger: at calmer ones FP8's gradients are 0.106 off, BF16's 0.008 (Llama 1B, H200)"
-    ),
+    note="only behind `torch.compile`",
 )
 LOSS = thing(
     "the loss compiled alone",
@@ -112,7 +109,8 @@ FASTER = Situation(
         LOSS,
         thing(
             "documents packed, not padded",
-            "`torch.nn.attention.varlen.varlen_attn`, or FlexAttention with a document mask",
+            "`torch.nn.attention.varlen.varlen_attn(..., window_size=(-1, 0))`, or FlexAttention"
+            " with a document mask",
             "attention/document_mask: variable_length @lengths:chat$ = 4 layers of Llama 1B, chats",
             "attention/document_mask: variable_length @lengths:even$ = the same, documents of one"
             " length",
@@ -127,8 +125,8 @@ FASTER = Situation(
         ),
         thing(
             "a library's norm, SwiGLU and rotary embedding",
-            "`apply_liger_kernel_to_llama(fused_linear_cross_entropy=False)` of `liger_kernel`,"
-            " for Hugging Face's Llama",
+            "`apply_liger_kernel_to_llama(fused_linear_cross_entropy=False)` of"
+            " `liger_kernel.transformers`, for Hugging Face's Llama",
             "fusion/step_kernels: all @llama_1b/form:eager",
             "fusion/step_kernels: all @llama_1b/form:compiled = Llama 1B, compiled",
             note="not where it is compiled",
@@ -158,7 +156,7 @@ WAITS = Situation(
         thing(
             "loader processes",
             "`DataLoader(num_workers=cores)`",
-            "input/pipeline: workers > naive",
+            "input/pipeline: workers > naive @resnet50_256/cores:all",
             note="the one reader kept 13.8 cores busy with torch's own threads",
         ),
         thing(
@@ -176,7 +174,7 @@ WAITS = Situation(
         thing(
             "compiled with CUDA graphs",
             '`torch.compile(model, mode="reduce-overhead")`',
-            "compile/torch_compile: reduce_overhead",
+            "compile/torch_compile: reduce_overhead > default",
         ),
         thing(
             "a CUDA graph of the whole step",
@@ -205,7 +203,8 @@ SMALLER = Situation(
         LOSS,
         thing(
             "`torch.compile` with half its memory",
-            "`torch._functorch.config.activation_memory_budget = 0.5`",
+            "`import torch._functorch.config`,"
+            " `torch._functorch.config.activation_memory_budget = 0.5`",
             "job/frontier: budget @tokens:16384",
             note="behind `torch.compile`",
         ),
@@ -220,9 +219,9 @@ SMALLER = Situation(
             "job/frontier: full @tokens:16384",
         ),
         thing(
-            "AdamW's states in 8 bits",
-            "`bitsandbytes.optim.AdamW8bit`",
-            "job/frontier: full_optimizer_in_8_bits > full @tokens:16384",
+            "activation checkpointing, full, and AdamW's states in 8 bits",
+            "the same, `bitsandbytes.optim.AdamW8bit`",
+            "job/frontier: full_optimizer_in_8_bits @tokens:16384",
         ),
         thing(
             "gradient accumulation",
@@ -237,14 +236,17 @@ SMALLER = Situation(
             note="the rounding of the frozen weights is not in its error",
         ),
         thing(
-            "activations on the host",
+            "activation checkpointing, of MLPs, and other activations offloaded to the host",
             "`trl.models.activation_offloading.OffloadActivations`",
-            "job/frontier: mlp_rest_on_host > mlp @tokens:16384",
+            "job/frontier: mlp_rest_on_host @tokens:16384",
+            note="as `benches/job/frontier.py` does it: compiled layers need more than the import",
         ),
         thing(
-            "half of the optimizer on the host",
-            "`torchao.optim.CPUOffloadOptimizer` of half of the layers",
-            "job/frontier: full_half_optimizer_on_host > full @tokens:16384",
+            "activation checkpointing, full, and half of AdamW offloaded to the host",
+            "`torchao.optim.CPUOffloadOptimizer` of the last half of the layers",
+            "job/frontier: full_half_optimizer_on_host @tokens:16384",
+            note="of long rows: the backward pass hides it. On the host 8 GiB and 2.4 CPU seconds a"
+            " step; a gradient clipped after the backward pass is not the one it takes",
         ),
     ),
     saves=True,
@@ -260,29 +262,30 @@ REPEATS = Situation(
             "job/determinism: on",
         ),
         thing(
-            "the same, new tensors not filled",
+            "deterministic algorithms, new tensors not filled",
             "`torch.utils.deterministic.fill_uninitialized_memory = False`",
             "job/determinism: on_no_fill",
         ),
         thing(
             "deterministic attention alone",
-            "`torch.use_deterministic_algorithms` around attention, off elsewhere",
+            "`torch.use_deterministic_algorithms` around attention, in its backward pass, too, and"
+            " off elsewhere",
             "job/determinism: attention",
-            note="enough for Llama 1B",
+            note="enough for Llama 1B; as `benches/job/determinism.py` does it",
         ),
     ),
 )
 SEVERAL = Situation(
     "Several GPUs, and the model fits on one: faster",
-    "Each GPU has a batch of its own, but where a row says otherwise.",
+    "Each GPU has a batch of its own, but where a row says otherwise. What brings most to Llama 1B"
+    " is first, then what other jobs can turn on.",
     (
         thing(
             "DistributedDataParallel",
             "`DistributedDataParallel(model)`",
             "distributed/data_parallel: ddp @gpus:4",
-            "distributed/data_parallel: ddp @gpus:2/model:llama_1b/scaling:weak/compiled:yes ="
-            " Llama 1B, compiled",
             "distributed/data_parallel: ddp @gpus:2/.*scaling:weak",
+            note="of Llama 1B one GPU and several are compiled alike",
         ),
         thing(
             "FSDP2 in place of DDP, weights kept for the backward pass",
@@ -293,7 +296,8 @@ SEVERAL = Situation(
         thing(
             "tensor parallelism beside FSDP2",
             "`parallelize_module(layer, mesh, plan)`",
-            "distributed/tensor_parallel: tp2, tp2_async @link:nvlink",
+            "distributed/tensor_parallel: tp2 @link:nvlink",
+            note="1.05 with `torch._inductor.config._micro_pipeline_tp` and symmetric memory",
         ),
         thing(
             "larger buckets",
@@ -318,13 +322,15 @@ SEVERAL = Situation(
             "sharded checkpoints, written beside training",
             "`import torch.distributed.checkpoint as dcp`, `dcp.async_save(...)` from all ranks",
             "distributed/checkpoint_sharded: dcp_async",
+            note="a save every 20 steps",
         ),
     ),
     several=True,
 )
 SHARDED = Situation(
     "Several GPUs, and the model does not fit on one",
-    "What costs least time is first. Memory is one GPU's.",
+    "What costs Llama 1B least time is first, then what other jobs can turn on. Memory is one"
+    " GPU's.",
     (
         thing(
             "FSDP2",
@@ -344,7 +350,7 @@ SHARDED = Situation(
         ),
         thing(
             "FSDP2, states on the host",
-            "`fully_shard(layer, offload_policy=CPUOffloadPolicy())`",
+            "`fully_shard(layer, mp_policy=policy, offload_policy=CPUOffloadPolicy())`",
             "distributed/sharding: fsdp2_offload @ranks:2/model:llama_1b",
         ),
         thing(

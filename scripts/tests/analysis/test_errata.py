@@ -106,6 +106,7 @@ def test_what_reading_mends_is_said_of_no_record(tmp_path: Path) -> None:
         ('metrics = ["peak_allocated_bytes"]', ["joules_per_step"], None),
         ('metrics = ["peak_allocated_bytes"]\narms = "^other$"', None, 1 << 20),
         ('metrics = ["peak_allocated_bytes"]\nlaunch = 1', None, 1 << 20),
+        ('metrics = ["check_error"]', None, 1 << 20),
         ("", None, 1 << 20),
     ],
 )
@@ -122,6 +123,7 @@ def test_metrics_that_an_erratum_names_are_not_told(
     first, second = made.arms
     assert list(first.metrics) == (list(facts) if told is None else told)
     assert first.peak_device_bytes == peak
+    assert (first.check_error is None) == ("check_error" in more)
     assert second.metrics == {"seen": 1.0}
 
 

@@ -76,8 +76,8 @@ def test_on_the_frontier_is_what_nothing_surely_beats_in_as_little_memory(
 def test_the_text_has_each_with_its_speed_and_memory() -> None:
     drawing = drawn(fitted(), "below it")
     assert drawing.alt.startswith(
-        "Llama 1B on NVIDIA H200, speed vs all kept / peak memory: all kept 1.00/40.0 GiB, layers"
-        " made again 0.800×/28.0 GiB, "
+        "Llama 1B on NVIDIA H200, speed vs all activations kept / peak memory: all activations"
+        " kept 1.00/40.0 GiB, full checkpointing 0.800×/28.0 GiB, "
     )
 
 
@@ -100,7 +100,7 @@ def test_an_arm_that_waits_for_the_host_is_hollow_and_says_so() -> None:
     drawing = drawn(records)
     (axes,) = drawing.figure.axes
     assert drawing.alt.endswith(
-        "layers again, half of AdamW on the host 0.167×/31.0 GiB*; *the host sets the pace."
+        "full, half of AdamW offloaded 0.167×/31.0 GiB*; *the host sets the pace."
     )
     faces = [line.get_markerfacecolor() for line in axes.lines]
     assert faces.count("none") == 1
