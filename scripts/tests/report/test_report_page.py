@@ -393,7 +393,7 @@ def test_the_run_that_answers_most_speaks_for_its_machine_and_others_add_lines(
     answer = html[html.index('id="answer"') : html.index("</html>")]
     heads = re.findall(r'<h3>NVIDIA H200 <span class="muted">(\w+)</span>', answer)
     assert heads == ["new"]
-    others = re.findall(r'<li><code>(\w+)</code>, \d+ records(.*?)</li>', answer)
+    others = re.findall(r"<li><code>(\w+)</code>, \d+ records(.*?)</li>", answer)
     assert [name for name, _ in others] == ["old", "quick", "other"]
     said = [text for _, text in others]
     assert ": adds a/b." in said[2], "and no verdict where no speed could be told"
