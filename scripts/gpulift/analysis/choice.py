@@ -137,11 +137,13 @@ class Choice:
 
     def _go_together(self, records: Sequence[Record], others: Sequence[Record]) -> bool:
         """Whether launches of both may stand as one case: of one text, with the same libraries, and
-        all arms of the first."""
+        all arms of the first. A roof is one card's."""
         one, other = records[0], others[0]
         mine, theirs = one.context, other.context
         return (
-            self.today.text_key(one) == self.today.text_key(other)
+            (one.kind, one.ceiling) == (TECHNIQUE, False)
+            and mine.options.get("quick") == theirs.options.get("quick")
+            and self.today.text_key(one) == self.today.text_key(other)
             and _baseline(one) == _baseline(other)
             and _measured(records) <= _measured(others)
             and (mine.versions, mine.driver) == (theirs.versions, theirs.driver)

@@ -18,6 +18,7 @@ from tests.sample import Json
 
 SOURCE = {"b.py": "0" * 64}
 DECLARED = Declared(("base", "new", "other"), {"n": (1, 2)}, digest_of(SOURCE))
+QUICK = {**sample.CPU_CONTEXT["options"], "quick": True}
 TODAY = Choice(Today({"a/b": DECLARED, "a/gone": "gone"}))
 
 
@@ -57,8 +58,9 @@ def names(above: Path, runs: dict[str, list[Json]], choice: Choice = TODAY) -> l
         ({"source": {"b.py": "1" * 64}}, 2),
         ({"arms": "base new"}, 2),
         ({"context": {**sample.CPU_CONTEXT, "driver": "1.2"}}, 2),
+        ({"context": {**sample.CPU_CONTEXT, "options": QUICK}}, 2),
     ],
-    ids=["alike", "another text", "fewer arms", "another driver"],
+    ids=["alike", "another text", "fewer arms", "another driver", "a quick run"],
 )
 def test_a_case_that_was_left_has_the_launches_that_it_lacks_of_the_next_run(
     tmp_path: Path, more: Json, count: int
