@@ -123,6 +123,14 @@ def test_a_run_reads_files_once_before_its_first_start(
     assert eager == [*technique.SELF, "eager", "llama_toy", "7", "0"]
 
 
+def test_a_process_that_cannot_read_files_fails_no_arm(
+    technique: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULIFT_SCRATCH", str(tmp_path / "case"))
+    replace_other(technique, monkeypatch, tmp_path / "other.py", "import sys; sys.exit(1)")
+    technique.read_files("llama_toy", 7, None)
+
+
 def test_the_process_that_reads_files_trains(
     technique: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

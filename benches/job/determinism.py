@@ -57,7 +57,7 @@ TECHNIQUE = {
     "found": (
         "Of llama_1b on an H200 no repeat has the same bits by off or warn, and all have by the "
         "three others, over launches, too: attention alone is enough. A plain program of Hugging "
-        "Face's Llama has 0.87 with on."
+        "Face's Llama, of which there is no record, had 0.87 with on."
     ),
     "whole_steps": True,
     "arms": ["off", "warn", "on", "on_no_fill", "attention"],

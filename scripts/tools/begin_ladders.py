@@ -42,7 +42,8 @@ def ladders(known: Known) -> Iterator[str]:
 
 
 def _cases(technique: str, known: Known) -> list[Case]:
-    return [one for one in known.cases.get(technique, ()) if trained_model(one.first) == FIRST]
+    found = (one for one in known.cases.get(technique, ()) if one.measured)
+    return [one for one in found if trained_model(one.first) == FIRST]
 
 
 def _rank(case: Case, known: Known) -> tuple[bool, int]:
@@ -119,8 +120,8 @@ def _caption(case: Case, known: Known) -> str:
 
 def _frontier(case: Case, known: Known) -> str:
     """Settings of a length, those that hold most first, and which of them are on the frontier."""
-    first, *others = _measured(case)
-    withheld = [one for one in others if known.doubts.withheld(case.measured, (one, first))]
+    first = next(arm.name for arm in case.first.arms if arm.role == "baseline")
+    withheld = [one for one in case.arms if known.doubts.withheld(case.measured, (one, first))]
     best = {one.arm for one in points_of(case, withheld) if one.best}
     rows = [_held(case, name, first, name in best, known) for name in _by_memory(case)]
     words, _ = setting(first, case.technique)
@@ -136,15 +137,16 @@ def _by_memory(case: Case) -> list[str]:
 
 
 def _held(case: Case, name: str, over: str, best: bool, known: Known) -> tuple[str, ...]:
-    mine, all_of_it = (facts(case, one).device_bytes or 0 for one in (name, over))
-    share = mine / all_of_it if all_of_it else 0.0
-    full = round(BAR * min(share, 1.0))
+    sizes = (facts(case, one).device_bytes if one in case.arms else None for one in (name, over))
+    mine, all_of_it = sizes
+    share = mine / all_of_it if mine and all_of_it else None
+    full = round(BAR * min(share or 0.0, 1.0))
     words, how = setting(name, case.technique)
     return (
         "<br>".join(filter(None, (f"**{words}**" if best else words, how))),
-        text.size(mine),
-        text.ratio(share),
-        f"`{'█' * full}{'░' * (BAR - full)}`",
+        text.size(mine) if mine else "–",
+        text.ratio(share) if share else "–",
+        f"`{'█' * full}{'░' * (BAR - full)}`" if share else "",
         "1.00×" if name == over else _told(_gain(case, name, over, known)),
         cells.error_of(case, name),
     )

@@ -130,15 +130,16 @@ def _memory(one: Rung | Point) -> dict[str, Any]:
 
 
 def fitted(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[Exhibit]:
-    """What each way to need less memory costs; none for the same reasons."""
-    every = (case for one in summaries for case in one.cases)
+    """What each way to need less memory costs; none for the same reasons, and where a launch lacks
+    an arm or the baseline's memory is not known."""
+    every = (case for one in summaries for case in one.cases if _is_whole(case))
     asked = [case for case in every if (case.technique, case.case_id) == (FRONTIER, DRAWN)]
     if not asked:
         return []
     case = max(asked, key=lambda one: len(one.arms))
     grade, folder = _grade(case, doubts), case.first.file.parent.name
     points = fit.points_of(case, _withheld(case, doubts))
-    if grade.gone or len(points) < 2:
+    if grade.gone or len(points) < 2 or points[0].arm != next(iter(case.arms)):
         return []
     about = _about(case, folder, grade)
     drawing = fit.drawing("fit", case, points, about)
@@ -147,6 +148,12 @@ def fitted(summaries: Sequence[Summary], doubts: Doubts = NO_DOUBTS) -> list[Exh
         for one in points
     ]
     return [Exhibit(drawing, _values(drawing, about, grade, rows))]
+
+
+def _is_whole(case: Case) -> bool:
+    """Whether each launch measured all arms that any did."""
+    counts = {len(launches) for launches in case.arms.values()}
+    return counts == {len(case.measured)}
 
 
 def _grade(case: Case, doubts: Doubts) -> Grade:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpulift.analysis import errata
 from gpulift.analysis.bounds import trained_model
-from gpulift.analysis.choice import cases_of
+from gpulift.analysis.choice import choice_of
 from gpulift.analysis.costs import Costs
 from gpulift.analysis.doubts import Doubts, doubts_of
 from gpulift.analysis.gains import FIRST_MODELS, MODELS, Gain, gain_of, memory_share
@@ -26,7 +26,7 @@ from gpulift.ground import text
 from gpulift.ground.entry import say
 from gpulift.records.files import stem_of
 from gpulift.records.model import Record
-from gpulift.records.read import read_file
+from gpulift.records.read import read_file, runs_of
 from gpulift.verdicts.cases import Case
 
 MACHINES = ("nvidia-h100-80gb-hbm3", "nvidia-h200")
@@ -129,7 +129,8 @@ def known_of(results: Path, files_by_model: Mapping[str, Iterable[Path]]) -> Kno
             for record in read_file(file).records:
                 records.setdefault(record.technique, []).append(record)
         folders = sorted({file.parent for file in files})
-        summaries += [summarise(run) for run in cases_of(results, folders, stems)]
+        runs = choice_of(results).stand_for(runs_of(folders, stems), together=True)
+        summaries += [summarise(run) for run in runs]
     beside = neighbours_at([one.run for one in summaries], say)
     cases: dict[str, list[Case]] = {}
     for summary in summaries:

@@ -59,12 +59,12 @@ class Choice:
     today: Today = UNKNOWN
     errata: tuple[Erratum, ...] = ()
 
-    def stand_for(self, runs: Sequence[Run]) -> list[Run]:
+    def stand_for(self, runs: Sequence[Run], *, together: bool = False) -> list[Run]:
         """Each case of these runs of one machine in the run that stands for it, of equals in the
         first, against today's baseline where it was measured. Arms of today that the run left out
-        are taken of the next one that has them, and where it was left before its end the launches
-        that it lacks. One run alone stands as it was recorded. Of metrics that an erratum names
-        there are none."""
+        are taken of the next one that has them. One run alone stands as it was recorded. What
+        errata hide is not there. `together`: a case that was left before its end has the launches
+        that it lacks of other runs, of whatever card of the model."""
         runs = [replace(run, records=tuple(map(self._right, run.records))) for run in runs]
         if len(runs) < 2:
             return runs
@@ -73,11 +73,8 @@ class Choice:
         for found in self._by_case(runs).values():
             (best, records), *others = self._ranked(found)
             kept[best.folder] += records
-            lacking = records[0].launches - len(records)
-            for _, others_records in others:
-                if lacking > 0 and self._go_together(records, others_records):
-                    kept[best.folder] += others_records[:lacking]
-                    lacking -= len(others_records)
+            if together:
+                kept[best.folder] += self._lacking(records, [more for _, more in others])
             missing = self._arms(records[0]) - _measured(records)
             for run, others_records in others:
                 if (named := missing & _measured(others_records)) and self._todays(others_records):
@@ -135,18 +132,25 @@ class Choice:
             return NONE
         return WHOLE if stay == others else PART
 
+    def _lacking(
+        self, records: Sequence[Record], others: Iterable[Sequence[Record]]
+    ) -> list[Record]:
+        """Launches of others in place of those that were not made."""
+        names = _measured(records)
+        alike = (more for more in others if self._go_together(records, more))
+        found = [restricted(one, names) for more in alike for one in more]
+        return found[: max(0, records[0].launches - len(records))]
+
     def _go_together(self, records: Sequence[Record], others: Sequence[Record]) -> bool:
-        """Whether launches of both may stand as one case: of one text, with the same libraries, and
-        all arms of the first. A roof is one card's."""
+        """Whether they are launches of one technique and text, measured and built alike, with all
+        arms of the first, and none is there twice. A roof is one card's."""
         one, other = records[0], others[0]
-        mine, theirs = one.context, other.context
         return (
             (one.kind, one.ceiling) == (TECHNIQUE, False)
-            and mine.options.get("quick") == theirs.options.get("quick")
             and self.today.text_key(one) == self.today.text_key(other)
-            and _baseline(one) == _baseline(other)
             and _measured(records) <= _measured(others)
-            and (mine.versions, mine.driver) == (theirs.versions, theirs.driver)
+            and _conditions(one) == _conditions(other)
+            and not {each.id for each in records} & {each.id for each in others}
             and not self.withheld([one, other])
         )
 
@@ -216,6 +220,15 @@ def restricted(record: Record, names: Iterable[str]) -> Record:
         allocation=tuple(place[i] for i in record.order.allocation if i in place),
     )
     return replace(record, arms=tuple(record.arms[index] for index in stay), order=order)
+
+
+def _conditions(record: Record) -> tuple[object, ...]:
+    """What launches that stand together have alike, but for the card and its host."""
+    context = record.context
+    options = {key: value for key, value in context.options.items() if key != "launches"}
+    build = context.build.type, context.build.foreign_flags
+    libraries = context.versions, context.driver, context.environment
+    return _baseline(record), record.method, options, build, libraries
 
 
 def _measured(records: Iterable[Record]) -> set[str]:

@@ -40,6 +40,7 @@ class Erratum:
     `leads`, times hold, but what they are held against makes the ratios larger than what they are
     taken for: they stand in tables, and neither on a first screen, in README nor in a citation.
     Where `memory_holds`, that is so of times alone.
+    Where it `hides`, its metrics, or the check's error, are shown nowhere but in the record itself.
     What is `mended` in reading stands in the table alone: no reader sees it in a record.
     """
 
@@ -56,6 +57,7 @@ class Erratum:
     launch: Maybe[Integer] = None
     leads: bool = True
     memory_holds: bool = False
+    hides: bool = False
     mended: bool = False
     number: Integer = 0
 
@@ -96,7 +98,7 @@ class Erratum:
             and bool(re.search(self.techniques, record.technique))
             and bool(re.search(self.cases, record.case_id))
             and any(re.search(self.arms, name) for name in _arms(record))
-            and (not self.metrics or self._has_metric(record))
+            and (not self.metrics or self.hides or self._has_metric(record))
             and self.launch in (None, record.launch)
         )
 
@@ -146,9 +148,8 @@ def errata_of(record: Record, errata: Iterable[Erratum]) -> tuple[Erratum, ...]:
 
 
 def without_wrong(record: Record, errata: Iterable[Erratum]) -> Record:
-    """The record, its arms without the metrics and the check's errors that errata name; the peak of
-    a framework is the arm's, too."""
-    named = [one for one in errata_of(record, errata) if one.metrics]
+    """The record, its arms without what errata hide; the peak of a framework is the arm's, too."""
+    named = [one for one in errata_of(record, errata) if one.hides]
     if not named:
         return record
     return replace(record, arms=tuple(_without(arm, named) for arm in record.arms))

@@ -74,7 +74,8 @@ COMPILE = thing(
     "compile/torch_compile: default",
     note=(
         "an eighth of Llama 8B starts in 13 s, not 2.4, which 1,700 steps pay; with"
-        " `TORCHINDUCTOR_CACHE_DIR` as the last start left it in 5, which 530 pay (H200)"
+        " `TORCHINDUCTOR_CACHE_DIR` as the last start left it in 5, which 530 pay (H200, one"
+        " launch)"
     ),
 )
 FP8 = thing(
@@ -220,7 +221,7 @@ SMALLER = Situation(
         ),
         thing(
             "activation checkpointing, full, and AdamW's states in 8 bits",
-            "the same, `bitsandbytes.optim.AdamW8bit`",
+            "the same, `bitsandbytes.optim.AdamW8bit`, of the embedding, too",
             "job/frontier: full_optimizer_in_8_bits @tokens:16384",
         ),
         thing(
@@ -245,7 +246,7 @@ SMALLER = Situation(
             "activation checkpointing, full, and half of AdamW offloaded to the host",
             "`torchao.optim.CPUOffloadOptimizer` of the last half of the layers",
             "job/frontier: full_half_optimizer_on_host @tokens:16384",
-            note="of long rows: the backward pass hides it. On the host 8 GiB and 2.4 CPU seconds a"
+            note="of long rows: the backward pass hides it. On the host 8 GiB and 1.4 CPU seconds a"
             " step; a gradient clipped after the backward pass is not the one it takes",
         ),
     ),

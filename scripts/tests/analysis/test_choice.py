@@ -57,28 +57,43 @@ def names(above: Path, runs: dict[str, list[Json]], choice: Choice = TODAY) -> l
         ({}, 3),
         ({"source": {"b.py": "1" * 64}}, 2),
         ({"arms": "base new"}, 2),
+        ({"arms": "base new other further"}, 3),
+        ({"method": "2"}, 2),
+        ({"technique": "ceiling/x"}, 2),
         ({"context": {**sample.CPU_CONTEXT, "driver": "1.2"}}, 2),
         ({"context": {**sample.CPU_CONTEXT, "options": QUICK}}, 2),
     ],
-    ids=["alike", "another text", "fewer arms", "another driver", "a quick run"],
 )
 def test_a_case_that_was_left_has_the_launches_that_it_lacks_of_the_next_run(
     tmp_path: Path, more: Json, count: int
 ) -> None:
+    of_both = {key: more[key] for key in ("technique",) if key in more}
+    of_last = {"source": SOURCE, **{key: more[key] for key in ("source", "method") if key in more}}
+    how = {key: value for key, value in more.items() if key not in of_last}
+    left = [{**one, "launches": 3} for one in launches(2, 20, **of_both)]
+    last = [{**one, **of_last, "launches": 1} for one in launches(2, 21, **how)[1:]]
+    folders = [tmp_path / "gpu" / name for name in ("left", "last")]
+    for folder, records in zip(folders, (left, last), strict=True):
+        sample.write(folder, records)
+    found, *_ = TODAY.stand_for(runs_of(folders), together=True)
+    assert len(found.records) == count
+    assert {arm.name for one in found.records for arm in one.arms} == {"base", "new", "other"}
+    apart, *_ = TODAY.stand_for(runs_of(folders))
+    assert len(apart.records) == 2
+
+
+def test_a_record_that_is_in_two_runs_is_no_further_launch(tmp_path: Path) -> None:
     left = [{**one, "launches": 3} for one in launches(2, 20)]
-    source = more.pop("source", SOURCE)
-    last = [{**one, "source": source, "launches": 1} for one in launches(2, 21, **more)[1:]]
-    for name, records in (("left", left), ("last", last)):
-        sample.write(tmp_path / "gpu" / name, records)
-    (found,) = read_results([tmp_path], choose=TODAY.stand_for)
-    (case,) = summarise(found).cases
-    assert len(case.measured) == count
-    assert case.lacks_launches == (count < 3)
+    for name in ("left", "copied"):
+        sample.write(tmp_path / "gpu" / name, left)
+    folders = sorted((tmp_path / "gpu").iterdir())
+    (found,) = TODAY.stand_for(runs_of(folders), together=True)
+    assert len(found.records) == 2
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["alone", "chosen"])
-def test_a_metric_that_an_erratum_names_is_left_out(tmp_path: Path, count: int) -> None:
-    wrong = Erratum("x", "x", "x", "x", runs=("*",), metrics=("seen",))
+def test_a_metric_that_an_erratum_hides_is_left_out(tmp_path: Path, count: int) -> None:
+    wrong = Erratum("x", "x", "x", "x", runs=("*",), metrics=("seen",), hides=True)
     records = launches(1, 20)
     for arm in records[0]["arms"]:
         arm["metrics"] = {"seen": 1.0, "right": 2.0}

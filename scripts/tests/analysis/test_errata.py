@@ -102,25 +102,26 @@ def test_what_reading_mends_is_said_of_no_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "told", "peak"),
     [
-        ('metrics = ["joules_per_step"]', ["peak_allocated_bytes"], 1 << 20),
-        ('metrics = ["peak_allocated_bytes"]', ["joules_per_step"], None),
-        ('metrics = ["peak_allocated_bytes"]\narms = "^other$"', None, 1 << 20),
-        ('metrics = ["peak_allocated_bytes"]\nlaunch = 1', None, 1 << 20),
-        ('metrics = ["check_error"]', None, 1 << 20),
-        ("", None, 1 << 20),
+        ('metrics = ["joules_per_step"]', None, 1 << 20),
+        ('hides = true\nmetrics = ["joules_per_step"]', ["peak_allocated_bytes"], 1 << 20),
+        ('hides = true\nmetrics = ["peak_allocated_bytes"]', ["joules_per_step"], None),
+        ('hides = true\nmetrics = ["peak_allocated_bytes"]\narms = "^other$"', None, 1 << 20),
+        ('hides = true\nmetrics = ["peak_allocated_bytes"]\nlaunch = 1', None, 1 << 20),
+        ('hides = true\nmetrics = ["check_error"]', None, 1 << 20),
     ],
 )
-def test_metrics_that_an_erratum_names_are_not_told(
+def test_metrics_that_an_erratum_hides_are_not_told_and_it_is_still_had(
     tmp_path: Path, more: str, told: list[str] | None, peak: int | None
 ) -> None:
     facts = {"peak_allocated_bytes": 1 << 20, "joules_per_step": 2.0}
     graph = sample.arm("graph", 1e-4, metrics=facts)
     other = sample.arm("other", 1e-4, metrics={"seen": 1.0})
     raw = sample.record("launch/step", {"model": "toy"}, [graph, other])
-    made = without_wrong(
-        replace(read_record(raw), file=RUN / "launch.step.jsonl"), [erratum(tmp_path, more)]
-    )
+    known = [erratum(tmp_path, more)]
+    whole = replace(read_record(raw), file=RUN / "launch.step.jsonl")
+    made = without_wrong(whole, known)
     first, second = made.arms
+    assert errata_of(made, known) == errata_of(whole, known)
     assert list(first.metrics) == (list(facts) if told is None else told)
     assert first.peak_device_bytes == peak
     assert (first.check_error is None) == ("check_error" in more)

@@ -276,6 +276,14 @@ def test_the_frontier_has_a_bar_for_each_setting_and_its_figure_where_it_is_draw
     assert "fit.svg" not in begin.page(replace(drawn, cases=known(other).cases))
 
 
+def test_without_the_baseline_the_frontier_has_memory_alone() -> None:
+    records = step("job/frontier", {"none": 1.0, "full": 0.8}, FRONTIER, memory=1 << 29)
+    for one in records:
+        one["arms"][0] |= {"outcome": "failed", "reason": "no room"}
+    (full,) = rows(begin.page(known(records)), "Memory: a row of 16,384 tokens, Llama 1B on H200")
+    assert full[1:5] == ["512 MiB", "–", "", "–"]
+
+
 def test_each_length_of_a_row_has_its_frontier_in_bold_the_shortest_first() -> None:
     gains = {"none": 1.0, "full": 0.8, "mlp_rest_on_host": 0.9, "attention": 0.7}
     sides = {"full": 0.9, "mlp_rest_on_host": 0.7}

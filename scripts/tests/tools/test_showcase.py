@@ -174,6 +174,16 @@ def test_what_frees_memory_is_drawn_where_it_was_measured(tmp_path: Path) -> Non
     assert made.values["grade"] == "●○○"
 
 
+def test_without_an_arm_in_a_launch_or_the_baselines_memory_nothing_is_drawn() -> None:
+    records = fitted(2)
+    records[1]["arms"][1] |= {"outcome": "failed", "reason": "no room"}
+    assert showcase.fitted([summary(records)]) == []
+    records = fitted(2)
+    for one in records:
+        one["arms"][0]["peak_device_bytes"] = 0
+    assert showcase.fitted([summary(records)]) == []
+
+
 def todays(**changed: Any) -> Today:
     declared: dict[str, Any] = {"arms": tuple(SECONDS), "sweep": {"model": ("llama_1b",)}}
     return Today({"job/ladder": Declared(**{**declared, **changed})})

@@ -38,7 +38,7 @@ def set_budget() -> None:
 def rule_of(training: Training) -> dict[str, Any]:
     """AdamW's, for another with the same."""
     group = training.optimizer.param_groups[0]
-    return {key: group[key] for key in ("params", "lr", "betas", "weight_decay")}
+    return {key: group[key] for key in ("params", "lr", "betas", "eps", "weight_decay")}
 
 
 def offload_optimizer(training: Training, of: Iterable[nn.Module]) -> None:
