@@ -200,8 +200,8 @@ REGIONS: Mapping[str, Callable[[Training], None]] = {
 
 
 def read_files(name: str, seed: int, gpu: int | None) -> None:
-    """What all starts of a run load from the disk is in memory before the first that is timed: on
-    an H200's host it took that one 6 s more."""
+    """What eager starts load from the disk is in memory before the first that is timed: on an
+    H200's host it took that one 6 s more."""
     folder = folder_of_run()
     if folder is None or (done := folder / f"warm_start-{name}.read").exists():
         return

@@ -198,8 +198,10 @@ def _about(case: Case, run: str, grade: Grade) -> str:
 
 def _tokens(record: Record) -> str:
     cost, row = record.arms[0].cost, int(record.case.get(TOKENS, ROW_TOKENS))
-    rows, rest = divmod(cost.items if cost else 0.0, row)
-    return f"{cost.items:.0f} tokens" if cost and rest else f"{rows:.0f} x {row} tokens"
+    if cost is None:
+        return "tokens not told"
+    rows, rest = divmod(cost.items, row)
+    return f"{cost.items:.0f} tokens" if rest else f"{rows:.0f} x {row} tokens"
 
 
 def runs_of(technique: str, results: Path, model: str) -> list[Summary]:

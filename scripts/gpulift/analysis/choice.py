@@ -146,12 +146,12 @@ class Choice:
         arms of the first, and none is there twice. A roof is one card's."""
         one, other = records[0], others[0]
         return (
-            (one.kind, one.ceiling) == (TECHNIQUE, False)
+            (one.kind, one.ceiling, one.case_id) == (TECHNIQUE, False, other.case_id)
             and self.today.text_key(one) == self.today.text_key(other)
             and _measured(records) <= _measured(others)
             and _conditions(one) == _conditions(other)
             and not {each.id for each in records} & {each.id for each in others}
-            and not self.withheld([one, other])
+            and not any(each.of_times for each in known_errors([*records, *others], self.errata))
         )
 
     def _arms(self, record: Record) -> set[str]:

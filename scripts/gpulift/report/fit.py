@@ -28,7 +28,7 @@ ONE = Estimate(1.0)  # of the baseline
 LETTERS = 8.0  # points
 POINTS = 72  # an inch
 AS_SMALL = 1.01  # times another's memory
-SIGNS = "hollow: the host sets the pace\ngrey: another is as small and faster"
+SIGNS = "hollow: the host issues or waits throughout\ngrey: another is as small and faster"
 INSET = 4  # pixels from the axis
 DOT = 8.0  # pixels across, and a little around it
 NEAR = 5  # points
@@ -49,8 +49,8 @@ PLACES = (
 
 @dataclass(frozen=True)
 class Point:
-    """An arm and its name: its speed vs the baseline, its peak memory, whether the host sets its
-    pace, and whether it is on the frontier: no other is surely faster in as little memory."""
+    """An arm and its name: its speed vs the baseline, its peak memory, whether the host is in its
+    calls for all of the step, issuing or waiting, and whether it is on the frontier: no other is surely faster in as little memory."""
 
     arm: str
     name: str
@@ -88,12 +88,12 @@ def _is_faster(case: Case, arm: str, other: str) -> bool:
 
 
 def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> Drawing:
-    """A point for each arm; hollow where the host sets its pace, and its name grey where it is not
+    """A point for each arm; hollow where the host issues or waits throughout, and its name grey where it is not
     on the frontier. `about` stands below."""
     gpu = case.first.context.gpu
     model = str(case.first.case.get("model", ""))
     where = FIRST_MODELS.get(model, model) + (f" on {gpu.name}" if gpu else "")
-    waits = "; *the host sets the pace" if any(one.waits for one in points) else ""
+    waits = "; *the host issues or waits throughout" if any(one.waits for one in points) else ""
     alt = (
         f"{escaping.brief(where)}, speed vs {points[0].name} / peak memory:"
         f" {', '.join(_said(points))}{waits}."
@@ -150,7 +150,9 @@ def _label(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
             )
             label.get_window_extent()  # moves it to its place
             box = Text.get_window_extent(label)  # without its line
-            outside = max(0.0, axes.bbox.x0 + INSET - box.x0) - max(0.0, box.x1 - figure.bbox.x1)
+            outside = max(0.0, axes.bbox.x0 + INSET - box.x0) - max(
+                0.0, box.x1 - figure.bbox.x1 + INSET
+            )
             box = box.translated(outside, 0)
             label.xyann = (right + outside * POINTS / figure.dpi, above)
             last = (across, up, right, above) == PLACES[-1]

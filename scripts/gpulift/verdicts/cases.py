@@ -34,7 +34,7 @@ class Case:
     @property
     def lacks_launches(self) -> bool:
         """Whether there are fewer than were planned: the run was left before its end."""
-        return len(self.records) < self.records[0].launches
+        return len(self.records) < max(one.launches for one in self.records)
 
     @cached_property
     def arms(self) -> Mapping[str, tuple[Arm, ...]]:

@@ -100,7 +100,7 @@ def test_an_arm_that_waits_for_the_host_is_hollow_and_says_so() -> None:
     drawing = drawn(records)
     (axes,) = drawing.figure.axes
     assert drawing.alt.endswith(
-        "full, half of AdamW offloaded 0.167×/31.0 GiB*; *the host sets the pace."
+        "full, half of AdamW offloaded 0.167×/31.0 GiB*; *the host issues or waits throughout."
     )
     faces = [line.get_markerfacecolor() for line in axes.lines]
     assert faces.count("none") == 1
