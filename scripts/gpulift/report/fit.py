@@ -49,8 +49,9 @@ PLACES = (
 
 @dataclass(frozen=True)
 class Point:
-    """An arm and its name: its speed vs the baseline, its peak memory, whether the host is in its
-    calls for all of the step, issuing or waiting, and whether it is on the frontier: no other is surely faster in as little memory."""
+    """An arm and its name: its speed vs the baseline, its peak memory, whether the host
+    issues or waits throughout, and whether it is on the frontier: no other is surely faster in as
+    little memory."""
 
     arm: str
     name: str
@@ -88,8 +89,8 @@ def _is_faster(case: Case, arm: str, other: str) -> bool:
 
 
 def drawing(name: str, case: Case, points: Sequence[Point], about: str = "") -> Drawing:
-    """A point for each arm; hollow where the host issues or waits throughout, and its name grey where it is not
-    on the frontier. `about` stands below."""
+    """A point for each arm; hollow where the host issues or waits throughout, and its name grey
+    where it is not on the frontier. `about` stands below."""
     gpu = case.first.context.gpu
     model = str(case.first.case.get("model", ""))
     where = FIRST_MODELS.get(model, model) + (f" on {gpu.name}" if gpu else "")
