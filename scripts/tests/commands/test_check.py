@@ -118,6 +118,22 @@ def test_a_check_can_be_watched(tmp_path: Path) -> None:
     assert seen == [f"{name} of 2" for name in names]
 
 
+@pytest.mark.parametrize(
+    ("last", "differ"), [(100, False), (101, False), (110, True), (None, False)]
+)
+def test_launches_of_other_peaks_are_told(tmp_path: Path, last: int | None, differ: bool) -> None:
+    records = sample.launches(3, "a/b", {"n": 1}, [sample.arm("base", 1e-3)])
+    for record, peak in zip(records, (100, 100, last), strict=True):
+        record["arms"][0]["peak_device_bytes"] = peak
+        if peak is None:
+            del record["arms"][0]["peak_device_bytes"]
+    sample.write(tmp_path / FOLDER, records)
+    (told,) = [
+        runs for kind, runs in check.check_results([tmp_path]).doubted.items() if "peak" in kind
+    ]
+    assert told == ((FOLDER,) if differ else ())
+
+
 def test_the_same_record_twice(tmp_path: Path) -> None:
     record = runs_made.full_gpu()[0]
     sample.write(tmp_path / FOLDER, [record, copy.deepcopy(record)])
