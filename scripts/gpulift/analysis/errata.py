@@ -40,7 +40,8 @@ class Erratum:
     `leads`, times hold, but what they are held against makes the ratios larger than what they are
     taken for: they stand in tables, and neither on a first screen, in README nor in a citation.
     Where `memory_holds`, that is so of times alone.
-    Where it `hides`, its metrics, or the check's error, are shown nowhere but in the record itself.
+    Where it `hides`, its metrics, or the check's error, are left out where cases are chosen to be
+    shown (`analysis.choice`); neither the record itself nor what claims ask is without them.
     What is `mended` in reading stands in the table alone: no reader sees it in a record.
     """
 

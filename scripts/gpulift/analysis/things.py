@@ -221,7 +221,7 @@ SMALLER = Situation(
         ),
         thing(
             "activation checkpointing, full, and AdamW's states in 8 bits",
-            "the same, `bitsandbytes.optim.AdamW8bit`, of the embedding, too",
+            "`checkpoint(layer, x, use_reentrant=False)`, `bitsandbytes.optim.AdamW8bit`",
             "job/frontier: full_optimizer_in_8_bits @tokens:16384",
         ),
         thing(
@@ -264,7 +264,8 @@ REPEATS = Situation(
         ),
         thing(
             "deterministic algorithms, new tensors not filled",
-            "`torch.utils.deterministic.fill_uninitialized_memory = False`",
+            "`torch.use_deterministic_algorithms(True)`,"
+            " `torch.utils.deterministic.fill_uninitialized_memory = False`",
             "job/determinism: on_no_fill",
         ),
         thing(
@@ -272,7 +273,7 @@ REPEATS = Situation(
             "`torch.use_deterministic_algorithms` around attention, in its backward pass, too, and"
             " off elsewhere",
             "job/determinism: attention",
-            note="enough for Llama 1B; as `benches/job/determinism.py` does it",
+            note="enough for Llama 1B; new tensors are not filled; in `benches/job/determinism.py`",
         ),
     ),
 )

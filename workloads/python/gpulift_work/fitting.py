@@ -51,7 +51,8 @@ def offload_optimizer(training: Training, of: Iterable[nn.Module]) -> None:
     chosen = [one for module in of for one in module.parameters()]
     vectors = max(one.numel() for one in every if one.dim() == 1)
     optimizer = CPUOffloadOptimizer(chosen, minimal_size=vectors + 1, fused=True, **rule)
-    others = [one for one in every if one not in set(chosen)]
+    theirs = set(chosen)
+    others = [one for one in every if one not in theirs]
     optimizer.d_opt.add_param_group({"params": others})  # the one of norms, on the GPU
     training.optimizer = optimizer
 
