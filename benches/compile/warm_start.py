@@ -53,12 +53,11 @@ TECHNIQUE = {
         1.2 times as fast.
     """,
     "found": (
-        "On an H200 the slice's tenth step comes after 2.4 s eager, 12.9 to 13.6 with no cache, "
-        "9.2 to 10.5 by layers, 4.7 to 5.5 from a warm folder and 4.6 to 6.7 from a mega-cache: "
-        "the compiler loads in 1.8 to 3.4 s, and a layer more takes less than 1.5. The first "
-        "process after the machine's start took 6 s more, as eager. Steps of 56 ms are 49 ms "
-        "compiled: it has paid after 1690 steps with no cache, 1340 by layers, 530 from either "
-        "cache, in the one launch that tells. On 2 cores of an AMD EPYC the toy's tenth step "
+        "On an H200 the slice's tenth step comes after 2.3 to 2.6 s eager, 17 to 19 with no cache, "
+        "12 by layers, 5.7 to 6.5 from a warm folder and 5.6 to 7.6 from a mega-cache; steps of 57 "
+        "ms are 50 compiled, and it has paid after 2400 to 2700, 1100 to 2500, 450 to 760 and 510 "
+        "to 1200. Another host compiles sooner: 12.9 to 13.6 s with no cache, 9.2 to 10.5 by "
+        "layers, 4.6 to 6.7 from either cache. On 2 cores of an AMD EPYC the toy's tenth step "
         "comes after 2 to 7 s eager, 40 to 50 with no cache, 32 to 37 by layers, 9.5 to 10.6 from "
         "a warm folder, 26 to 38 from a mega-cache: 0.56, 0.67 and 0.95 of no_cache's time in "
         "three launches, since g++ builds all 23 kernels anew, but what the compiler makes of "

@@ -99,13 +99,13 @@ TECHNIQUE = {
         " full_optimizer_in_8_bits 0.77-0.87",
     ],
     "found": (
-        "On an H200, 16384 tokens: the budget has 0.87 and 26.7 GB, not 0.955 and 29: its 55 ms "
+        "On two H200s, 16384 tokens: the budget has 0.87 and 26.7 GB, not 0.955 and 29: its 55 ms "
         "are what 1.1 us a token and attention's forward pass take together, so that it seems to "
         "make attention again, too. Half of the optimizer on the host has 0.86, not 0.64: a step "
         "takes 1.3 to 1.7 CPU seconds more than full's, 0.1 s on 16 cores where 0.4 were "
-        "reckoned, which the backward pass hides. It is 11 ms shorter than full, of which 3 are "
-        "AdamW's of these layers on the card; what takes the others is not known. Both are at the "
-        "card's limit of power."
+        "reckoned, which the backward pass hides. It is 11 and 13 ms shorter than full, of which 3 "
+        "are AdamW's of these layers on the card; what takes the others is not known. It takes the "
+        "card's 700 W all the time, full 680."
     ),
     "gpus": 1,
     "whole_steps": True,

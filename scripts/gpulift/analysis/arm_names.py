@@ -34,6 +34,8 @@ ARMS = {
     "torch": "torch's kernels",
     "grouped": "grouped products, eager",
     "explicit": "scores written out in memory",
+    "attention/linear full": "full attention",
+    "attention/linear fallback": "transformers without them",
     "job/frontier none": "all activations kept",
     "job/determinism off": "torch as it comes",
     "compile/torch_compile default": "the same, compiled",

@@ -73,9 +73,9 @@ COMPILE = thing(
     "job/step: compiled",
     "compile/torch_compile: default",
     note=(
-        "an eighth of Llama 8B starts in 13 s, not 2.4, which 1,700 steps pay; with"
-        " `TORCHINDUCTOR_CACHE_DIR` as the last start left it in 5, which 530 pay (H200, one"
-        " launch)"
+        "an eighth of Llama 8B starts in 17 s, not 2.4, which 2,500 steps pay; with"
+        " `TORCHINDUCTOR_CACHE_DIR` as the last start left it in 6, which 600 pay (H200; on a"
+        " faster host in 13 and 5)"
     ),
 )
 FP8 = thing(
@@ -147,6 +147,16 @@ FASTER = Situation(
             "experts in one grouped product, compiled",
             "`torch.nn.functional.grouped_mm`, `layer.compile()`",
             "moe/experts: grouped_compiled > grouped",
+        ),
+        thing(
+            "linear attention by its packages",
+            "`pip install flash-linear-attention tilelang causal-conv1d`: transformers takes what"
+            " is there",
+            "attention/linear: fla_conv1d > fallback @tokens:8192 = a layer of Qwen3-Next",
+            "attention/linear: fla_conv1d @tokens:8192 = layers of Qwen3-Next",
+            note="without them transformers falls back to 128 to 154 ms a layer and tells its log"
+            " alone; with them 8.1, without `causal-conv1d`, which `nvcc` builds for minutes, 12.2."
+            " On Hopper `tilelang` stands in for Triton below 3.7.1",
         ),
     ),
 )
