@@ -154,9 +154,8 @@ FASTER = Situation(
             " is there",
             "attention/linear: fla_conv1d > fallback @tokens:8192 = a layer of Qwen3-Next",
             "attention/linear: fla_conv1d @tokens:8192 = layers of Qwen3-Next",
-            note="without them transformers falls back to 128 to 154 ms a layer and tells its log"
-            " alone; with them 8.1, without `causal-conv1d`, which `nvcc` builds for minutes, 12.2."
-            " On Hopper `tilelang` stands in for Triton below 3.7.1",
+            note="without them transformers falls back, 128 to 154 ms a layer, and tells its log"
+            " alone; with them 8.1, or 12.2 without `causal-conv1d`, which `nvcc` builds",
         ),
     ),
 )
