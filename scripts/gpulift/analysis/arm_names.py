@@ -5,6 +5,7 @@ from __future__ import annotations
 # Where a row is over them; of some techniques by its id as well.
 ARMS = {
     "torch_default": "FP32",
+    "precision/training_step fp32": "FP32",
     "tf32": "TF32",
     "bf16": "BF16",
     "job/step bf16": "BF16 with fused AdamW",

@@ -59,6 +59,13 @@ def thing(words: str, how: str, *sources: str, note: str = "") -> Thing:
     return Thing(words, how, tuple(map(source, sources)), note)
 
 
+TF32 = thing(
+    "TF32",
+    '`torch.set_float32_matmul_precision("high")`',
+    "job/ladder: tf32 > torch_default",
+    "precision/training_step: tf32 > fp32",
+    note="of products with weights: convolutions have it as torch comes",
+)
 BF16 = thing(
     "BF16",
     '`with torch.autocast("cuda", torch.bfloat16):`',
@@ -98,6 +105,7 @@ FASTER = Situation(
     "One GPU, and the model fits: faster",
     "What brings most to Llama 1B is first, then what other jobs can turn on.",
     (
+        TF32,
         BF16,
         COMPILE,
         thing(
