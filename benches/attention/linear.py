@@ -65,7 +65,7 @@ TECHNIQUE = {
         "tokens:65536 @h100: full 265-385 ms, fallback 0.03-0.054, fla 2.6-3.9",
         "tokens:256 @cpu: fallback 0.1-0.6",
     ],
-    "found": "An H200, 8192 tokens: full attention 9.3 ms, the fallback 128 to 154, which the host "
+    "found": "An H200, 8192 tokens: full attention 9.3 ms, the fallback 128 to 155, which the host "
     "issues, the library 12.2, with causal-conv1d 8.1, up to 9.5 where the host is late.",
     "whole_steps": True,  # at a training's clock, and with its patience: the library tries kernels
     "arms": ["full", "fallback", "fla", "fla_conv1d"],

@@ -104,8 +104,8 @@ TECHNIQUE = {
         "make attention again, too. Half of the optimizer on the host has 0.86, not 0.64: a step "
         "takes 1.3 to 1.7 CPU seconds more than full's, 0.1 s on 16 cores where 0.4 were "
         "reckoned, which the backward pass hides. It is 11 and 13 ms shorter than full, of which 3 "
-        "are AdamW's of these layers on the card; what takes the others is not known. It takes the "
-        "card's 700 W all the time, full 680."
+        "are AdamW's of these layers on the card; what takes the others is not known. Its energy "
+        "is that of 703 W, full's of 680."
     ),
     "gpus": 1,
     "whole_steps": True,

@@ -162,7 +162,7 @@ FASTER = Situation(
             " is there",
             "attention/linear: fla_conv1d > fallback @tokens:8192 = a layer of Qwen3-Next",
             "attention/linear: fla_conv1d @tokens:8192 = layers of Qwen3-Next",
-            note="without them transformers falls back, 128 to 154 ms a layer, and tells its log"
+            note="without them transformers falls back, 128 to 155 ms a layer, and tells its log"
             " alone; with them 8.1, or 12.2 without `causal-conv1d`, which `nvcc` builds",
         ),
     ),
